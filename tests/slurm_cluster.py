@@ -52,6 +52,9 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=short Nodes=n3 MaxTime=5 State=UP
 {more}
 """
+GPU_NODE_OPTIONS = "Gres=gpu:a100:2 Feature=ib"
+GPU_LINES = "GresTypes=gpu\nPartitionName=gpu Nodes=n2 MaxTime=INFINITE State=UP"
+GRES_CONF = "Name=gpu Type=a100 File={folder}/gpu[0-1]\n"  # plain files: Slurm counts them
 PLAIN = "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none"
 CGROUPS = "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup"
 NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
@@ -71,8 +74,12 @@ class SlurmCluster:
         accounting: str = NO_ACCOUNTING,
         node_options: str = "",
         more: str = "",
+        gpus: bool = False,
     ) -> None:
-        """`node_options`: of all nodes. `more`: lines of slurm.conf."""
+        """`node_options`: of all nodes. `more`: lines of slurm.conf. `gpus`: each node has the feature `ib` and two
+        GPUs of the type a100, and there is a partition gpu with n2."""
+        if gpus:
+            node_options, more = GPU_NODE_OPTIONS, GPU_LINES
         self.folder = folder
         self.conf = folder / "slurm.conf"
         self._controller: subprocess.Popen[bytes] | None = None
@@ -93,6 +100,10 @@ class SlurmCluster:
                 more=more,
             )
         )
+        if gpus:
+            (folder / "gres.conf").write_text(GRES_CONF.format(folder=folder))
+            for number in range(2):
+                (folder / f"gpu{number}").touch()
         if cgroups:
             (folder / "cgroup.conf").write_text(CGROUP_CONF)
         (folder / "state").mkdir()

@@ -58,6 +58,20 @@ def test_a_setting_there_is_not(tmp_path: Path, text: str, said: str, advice: st
     assert advice in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[slurm]\nconstraint = "-x"', "Setting slurm.constraint: .*constraint must be ASCII characters"),
+        ('[slurm]\nreservation = "a b"', "Setting slurm.reservation: .*reservation must be ASCII characters"),
+        ('[jobs.instance_types.a]\nslurm = {nodes = "2"}', "'nodes' is not an option"),
+        ('[jobs.instance_types.a]\nslurm = {gres = "gpu:2"}', "gres has 2 GPUs, but gpu is 0"),
+    ],
+)
+def test_options_for_slurm_are_checked(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        load(tmp_path, text)
+
+
 def test_variables_that_look_like_settings_and_are_none() -> None:
     ours = ("HOLDFAST_HOME", "HOLDFAST_URL", "HOLDFAST_TOKEN", "HOLDFAST_DEBUG", "HOLDFAST_JOB_NAME", "HOLDFAST_ROLE")
     assert list_unknown_variable_warnings([*ours, "HOLDFAST_SERVER_PORT", "PATH"], get_setting_names_by_section()) == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
+from holdfast.core.slurm_options import QUEUE_OPTION_NAMES, iter_option_problems
 from holdfast.settings_sections import MAX_DAYS, SettingsSection
 
 EngineKind = Literal["embedded", "docker", "slurm"]
@@ -37,6 +38,8 @@ class SlurmSettings(SettingsSection):
     partition: str = Field("", description="Partition of jobs that choose none. If empty: Slurm's default.")
     account: str = Field("", description="Account of jobs that choose none. If empty: Slurm's default.")
     qos: str = Field("", description="QOS of jobs that choose none. If empty: Slurm's default.")
+    constraint: str = Field("", description="Features that nodes must have, for jobs that choose none. If empty: none.")
+    reservation: str = Field("", description="Reservation of jobs that choose none. If empty: none.")
     max_queued: int = Field(
         100, ge=1, description="Tasks that can wait in Slurm's queue at a time. Others wait in Holdfast's queue."
     )
@@ -47,6 +50,18 @@ class SlurmSettings(SettingsSection):
         "a time limit above the partition's. 0: it waits until nodes are added or an admin changes the partition.",
     )
     conf: str = Field("", description="Path of slurm.conf. If empty: as Slurm's commands find it.")
+
+    @field_validator(*QUEUE_OPTION_NAMES)
+    @classmethod
+    def _check_option(cls, given: str, info: ValidationInfo) -> str:
+        for _, problem in iter_option_problems({str(info.field_name): given}):
+            raise ValueError(problem)
+        return given
+
+    @property
+    def queue_options(self) -> dict[str, str]:
+        """The options of jobs that choose none."""
+        return {name: value for name in QUEUE_OPTION_NAMES if (value := getattr(self, name))}
 
 
 class ImageSettings(SettingsSection):

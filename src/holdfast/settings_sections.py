@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from holdfast.core.job import GIB, MIB
 from holdfast.core.messages import msg
 from holdfast.core.notifications import Channel, find_address_problem
+from holdfast.core.slurm_options import GRES_OPTION, find_gres_problem, iter_option_problems
 from holdfast.disk_space import DiskThresholds
 
 MAX_DAYS = 36500
@@ -83,12 +84,24 @@ class InstanceType(SettingsSection):
     memory_request: int | None = Field(
         None, gt=0, description="Free memory that a node must have. If unset, the value of memory is used."
     )
+    slurm: dict[str, str] = Field({}, description="Options for Slurm, such as partition and gres.")
+
+    @model_validator(mode="after")
+    def _check_slurm(self) -> Self:
+        for _, problem in iter_option_problems(self.slurm):
+            raise ValueError(problem)
+        gres = self.slurm.get(GRES_OPTION)
+        if gres and (problem := find_gres_problem(gres, self.gpu)):
+            raise ValueError(problem)
+        return self
 
 
 DEFAULT_INSTANCE_TYPES = {
     "cpu-1": InstanceType(cpu=1, memory=2 * GIB),  # type: ignore[call-arg]
     "cpu-2": InstanceType(cpu=2, memory=10 * GIB),  # type: ignore[call-arg]
-    "gpu-1": InstanceType(cpu=2, memory=7 * GIB, gpu=1, cpu_request=1.5, memory_request=5 * GIB),
+    "gpu-1": InstanceType(  # type: ignore[call-arg]
+        cpu=2, memory=7 * GIB, gpu=1, cpu_request=1.5, memory_request=5 * GIB
+    ),
     "gpu-2": InstanceType(cpu=4, memory=14 * GIB, gpu=2),  # type: ignore[call-arg]
 }
 
@@ -110,7 +123,7 @@ class JobSettings(SettingsSection):
     instance_types: dict[str, InstanceType] = Field(
         DEFAULT_INSTANCE_TYPES,
         description="Initial instance types, which OpenPAI clients see as SKU types. Write "
-        "[jobs.instance_types.NAME] with cpu, memory, gpu, cpu_request and memory_request. They are "
+        "[jobs.instance_types.NAME] with cpu, memory, gpu, cpu_request, memory_request and slurm. They are "
         "read only at the first start; afterwards, use `holdfast instance-type`.",
     )
 

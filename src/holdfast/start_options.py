@@ -76,6 +76,8 @@ def _build_slurm_engine(home: Path, settings: Settings, options: EmbeddedOptions
         partition=slurm.partition,
         account=slurm.account,
         qos=slurm.qos,
+        constraint=slurm.constraint,
+        reservation=slurm.reservation,
         max_queued=slurm.max_queued,
         never_timeout=slurm.never_timeout,
         conf=slurm.conf,

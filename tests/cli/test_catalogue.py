@@ -27,6 +27,12 @@ def test_a_size_from_beginning_to_end(cli: Cli) -> None:
     assert shown.startswith("instance type tiny\n  limits        0.5 cores, 256 MiB\n  requests      0.1 cores\n")
     changed = cli.ok("instance-type", "set", "tiny", "--cpu-request", "none", "--memory-request", "64Mi", "--json").json
     assert (changed["cpu_request"], changed["memory_request"], changed["cpu"]) == (None, 64 * MIB, 0.5)
+    more = ("--gpu", "1", "--slurm", "partition=gpu", "--slurm", "gres=gpu:a100:1")
+    assert cli.ok("instance-type", "set", "tiny", *more, "--json").json["slurm"]["gres"] == "gpu:a100:1"
+    cli.ok("instance-type", "set", "tiny", "--slurm", "partition=", "--slurm", "qos=high")
+    assert "slurm         gres=gpu:a100:1, qos=high\n" in cli.ok("instance-type", "show", "tiny").text
+    assert "gres has 1 GPUs, but gpu is 0" in cli("instance-type", "set", "tiny", "--gpu", "0").err
+    cli.ok("instance-type", "set", "tiny", "--gpu", "0", "--slurm", "gres=")
     listed = cli.ok("instance-type", "ls").text
     assert "cpu-1" in listed
     assert "64 MiB" in listed
@@ -133,6 +139,12 @@ def test_more_of_a_group(cli: Cli) -> None:
     assert "reserved" in cli("group", "add", "everyone").err
     assert "must not exceed the group's quota" in cli("group", "set", "Plum_Team", "--gpu", "1", "--user-gpu", "2").err
     assert cli("group", "set", "Plum_Team", "--volume-size", "big").code == 2
+    said = cli.ok("group", "set", "Plum_Team", "--slurm", "partition=gpu,long", "--slurm", "account=7").text
+    assert "slurm partition=gpu,long, account=7" in said
+    cli.ok("group", "set", "Plum_Team", "--slurm", "account=")
+    assert "  slurm       partition=gpu,long\n" in cli.ok("group", "show", "Plum_Team").text
+    assert "gres belongs to a size" in cli("group", "set", "Plum_Team", "--slurm", "gres=gpu:1").err
+    assert cli("group", "set", "Plum_Team", "--slurm", "partition").code == 2
     assert "used" in cli.ok("group", "show", "Plum_Team", "--json").json
     cli.ok("group", "rm", "Plum_Team", "-y")
 

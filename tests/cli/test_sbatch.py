@@ -129,6 +129,17 @@ def test_a_script_without_a_name_has_that_of_its_file(cli: Cli, tmp_path: Path) 
     assert cli.ok("submit", "--wait", "--json", "-", stdin=Path(script).read_bytes()).json["name"] == "sbatch"
 
 
+def test_a_scheduled_script_without_a_name_has_that_of_its_file(cli: Cli, tmp_path: Path) -> None:
+    script = write_script(tmp_path, "#!/bin/bash", "#SBATCH --time=1", "true")
+    made = cli.ok("schedule", "add", script, "--on-demand", "--json").json
+    assert (made["name"], made["job"]["dialect"]) == ("job.sh", "sbatch")
+    other = tmp_path / "other.sh"
+    other.write_text("#!/bin/bash\ntrue\n")  # without options, its format must be given
+    changed = cli.ok("schedule", "set", made["id"], "--file", str(other), "--dialect", "sbatch", "--json").json
+    assert changed["name"] == "other.sh"
+    cli.ok("schedule", "rm", made["id"], "--yes")
+
+
 def test_a_script_is_simulated(cli: Cli, tmp_path: Path) -> None:
     script = write_script(tmp_path, "#!/bin/bash", "#SBATCH -J copy -a 3-4", 'echo "index $SLURM_ARRAY_TASK_ID"')
     assert "index 3" in cli.ok("simulate", script).text

@@ -31,7 +31,7 @@ from holdfast.engines.slurm.reasons import (
 from holdfast.engines.slurm.render import TaskLocation, render_resources, render_submission
 from tests.contracts.engine_rig import launch
 
-OPTIONS = SlurmOptions(partition="main")
+OPTIONS = SlurmOptions(partition="main", constraint="ib", reservation="exam")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -226,7 +226,7 @@ def test_a_refusal_for_now_is_told_apart_from_one_for_ever(text: str, later: boo
         ({"resources": Resources(gpu=2), "engine_options": {"gres": "gpu:a100:2"}}, ["--gres=gpu:a100:2"]),
         ({"time_limit": 3600.0}, ["--time=61"]),
         ({"engine_options": {"partition": "big", "qos": "high"}}, ["--partition=big", "--qos=high"]),
-        ({}, ["--partition=main"]),
+        ({}, ["--partition=main", "--constraint=ib", "--reservation=exam"]),
     ],
 )
 def test_resources_and_options_become_arguments(more: dict[str, Any], expected: list[str]) -> None:

@@ -68,10 +68,10 @@ def _distinct_targets(mounts: list[Mount]) -> tuple[Mount, ...]:
     return tuple({mount.target.rstrip("/"): mount for mount in mounts}.values())
 
 
-_option_values = st.sampled_from(["gpu", "no", "0x1f", "1e5", "a|b&c", "gpu:a100:2", "#x", "- ", "~"]).map(str.strip)
+_option_values = st.sampled_from(["gpu", "no", "0x1f", "1e5", "a|b&c", "gpu:a100:2", "#x", "a-", "~"])
 engine_options = st.dictionaries(
-    st.sampled_from(["partition", "account", "qos", "constraint", "reservation", "gres"]), _option_values, min_size=1
-)
+    st.sampled_from(["partition", "account", "qos", "constraint", "reservation"]), _option_values, min_size=1
+) | st.sampled_from([{"gres": "nvme:2"}, {"qos": "high", "gres": "tmpfs:20G"}])  # GPUs would have to be the role's
 mounts = st.lists(
     st.builds(Mount, volume=paths.map(HostFolder), target=paths, read_only=st.booleans()), max_size=3
 ).map(_distinct_targets)

@@ -59,6 +59,19 @@ def test_options_are_those_of_the_engine_that_runs_it() -> None:
         assert launch_of(replace(snapshot, tasks=tasks)).engine_options == expected
 
 
+def test_options_of_the_job_override_those_of_its_type_and_those_of_its_group() -> None:
+    role = replace(
+        ROLE,
+        type_options={"slurm": {"partition": "type", "qos": "type"}},
+        engine_options={"slurm": {"partition": "job"}},
+    )
+    snapshot = placed(Job(name="x", roles=(role,)))
+    tasks = tuple(replace(task, engine="slurm") for task in snapshot.tasks)
+    group = {"partition": "group", "qos": "group", "account": "group"}
+    launch = launch_of(replace(snapshot, tasks=tasks), group_options=group)
+    assert launch.engine_options == {"partition": "job", "qos": "type", "account": "group"}
+
+
 def fill(text: str, snapshot: JobSnapshot) -> str:
     """As an engine does."""
     for member, task in enumerate(snapshot.tasks):

@@ -26,6 +26,7 @@ SMALL = {
     "gpu_resource": "nvidia.com/gpu",
     "tolerations": [],
     "node_selector": {},
+    "slurm": {},
     "everyone": True,
     "groups": [],
 }
@@ -59,6 +60,7 @@ async def test_a_size_from_beginning_to_end(rig: Rig) -> None:
         "cpu_request": 0.5,
         "tolerations": [{"operator": "Equal", "key": "a", "value": "b", "effect": "NoSchedule"}],
         "node_selector": {"disk": "ssd"},
+        "slurm": {"partition": "gpu", "gres": "gpu:a100:1"},
         "everyone": False,
         "groups": ["default"],
     }

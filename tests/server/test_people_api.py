@@ -154,6 +154,11 @@ async def test_groups(rig: Rig) -> None:
     assert changed.json()["user_quota"]["memory"] == 1024
     assert (changed.json()["time_limit"], changed.json()["quota"]["gpu"]) == (60, 1)
     assert (await rig.ask("PATCH", "/groups/lab", json={"time_limit": None})).json()["time_limit"] is None
+    options = {"partition": "gpu", "qos": "high"}
+    assert (await rig.ask("PATCH", "/groups/lab", json={"slurm": options})).json()["slurm"] == options
+    assert (await rig.ask("PATCH", "/groups/lab", json={"description": "e"})).json()["slurm"] == options
+    assert (await rig.ask("PATCH", "/groups/lab", json={"slurm": {"qos": "low"}})).json()["slurm"] == {"qos": "low"}
+    error_of(await rig.ask("PATCH", "/groups/lab", json={"slurm": {"gres": "gpu:1"}}), 400)
     await rig.house.user("alice")
     members = (await rig.ask("PUT", "/groups/lab/members/alice", json={"admin": True})).json()["members"]
     assert members == {"alice": True}

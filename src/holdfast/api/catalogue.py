@@ -7,7 +7,9 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from holdfast.core.catalogue import ImageKind, SecretKind
 
-from .limits import MAX_BYTES, MAX_COUNT, DisplayName, GroupNames, Limits, LongText, Name, Text
+from .limits import MAX_BYTES, MAX_COUNT, DisplayName, GroupNames, Limits, LongText, Name, SlurmOptions, Text
+
+SLURM_DESCRIPTION = "Options for Slurm: partition, account, qos, constraint, reservation, gres."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,7 @@ class InstanceType:
     gpu_resource: str = ""
     tolerations: tuple[Mapping[str, Any], ...] = ()
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    slurm: Annotated[Mapping[str, str], SLURM_DESCRIPTION] = field(default_factory=dict)
     everyone: Annotated[bool, "Available to all users, else to its groups."] = False
     groups: tuple[str, ...] = ()
 
@@ -93,6 +96,7 @@ class InstanceTypeFields(TypedDict, total=False):
     gpu_resource: Annotated[str | None, "Default: nvidia.com/gpu.", Limits(max_length=100)]
     tolerations: Annotated[Sequence[_Toleration] | None, "operator, key, value, effect.", Limits(max_length=100)]
     node_selector: Annotated[Mapping[_Label, _Label] | None, Limits(max_length=100)]
+    slurm: Annotated[SlurmOptions | None, f"{SLURM_DESCRIPTION} Replaced as a whole."]
     everyone: Annotated[bool | None, "Available to all users. Default: true if no groups are given."]
     groups: Annotated[GroupNames | None, "Groups that can use it; replaces the list."]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, TypedDict
 
-from .limits import DisplayName, Limits, LongText, Text
+from .limits import DisplayName, Limits, LongText, SlurmOptions, Text
 from .resources import Quota
 
 TIME_LIMIT_DESCRIPTION = "Seconds; 0: no limit; null: the server's default."
@@ -13,6 +13,7 @@ VOLUME_CAPACITY_DESCRIPTION = "Intended size of the shared folder in GB; not enf
 LAUNCH_ONLY_DESCRIPTION = "Mount the shared folder only in jobs of this group."
 HOME_SYMLINK_DESCRIPTION = "Link the shared folder at /home/jovyan/GROUP."
 ENGINE_DESCRIPTION = "Default engine of its jobs; empty: the server's."
+SLURM_DESCRIPTION = "Options of its jobs for Slurm: partition, account, qos, constraint, reservation."
 HOLD_DESCRIPTION = "Default hold of its jobs: on, 7d, files or files:7d; null: none."
 
 
@@ -33,6 +34,7 @@ class Group:
     home_symlink: Annotated[bool, HOME_SYMLINK_DESCRIPTION] = True
     hold: Annotated[str | None, HOLD_DESCRIPTION] = None
     engine: Annotated[str, ENGINE_DESCRIPTION] = ""
+    slurm: Annotated[Mapping[str, str], SLURM_DESCRIPTION] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,7 @@ class GroupFields(TypedDict, total=False):
     home_symlink: Annotated[bool | None, f"{HOME_SYMLINK_DESCRIPTION} Default: true."]
     hold: Annotated[str | None, HOLD_DESCRIPTION, Limits(max_length=100)]
     engine: Annotated[str | None, ENGINE_DESCRIPTION, Limits(max_length=63)]
+    slurm: Annotated[SlurmOptions | None, f"{SLURM_DESCRIPTION} Replaced as a whole."]
 
 
 class NewGroup(GroupFields):

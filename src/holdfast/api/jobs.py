@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict
 
+from holdfast.core.slurm_options import OptionSource
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import Fault
 
@@ -144,6 +145,16 @@ class FailureSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmOption:
+    """An option that the tasks of a role get in Slurm."""
+
+    role: str
+    name: Annotated[str, "Such as partition."]
+    value: str
+    source: Annotated[str, OptionSource]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail(JobSummary):
     """Details of a job, with the tasks of its current attempt."""
 
@@ -159,6 +170,7 @@ class JobDetail(JobSummary):
     decided_by: Annotated[str | None, "Task that decided the result of this attempt; null: no single task."] = None
     waiting: Annotated[tuple[str, ...] | None, "Why it is pending; null: it is not."] = None
     isolation: Literal["full", "read-only", "none"] = "none"
+    slurm: Annotated[tuple[SlurmOption, ...], "Options in Slurm; empty: another engine, or it has ended."] = ()
     debuggers: Annotated[tuple[Debugger, ...], "Debuggers in its tasks, waiting ones first."] = ()
     ssh: Annotated[tuple[SshCommand, ...], "SSH commands of running and held tasks, if you have shell access."] = ()
 
@@ -202,6 +214,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     verdict: Literal["now", "wait", "never"]
     reasons: tuple[str, ...] = ()
+    slurm: Annotated[tuple[SlurmOption, ...], "Options that its tasks would get in Slurm; empty: another engine."] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

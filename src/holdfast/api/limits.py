@@ -1,6 +1,6 @@
 """Limits of request fields."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -24,3 +24,6 @@ GroupNames = Annotated[Sequence[Name], Limits(max_length=1000)]
 DisplayName = Annotated[str, Limits(max_length=255)]
 Text = Annotated[str, Limits(max_length=4096)]
 LongText = Annotated[str, Limits(max_length=65536)]
+SlurmOptions = Annotated[
+    Mapping[Annotated[str, Limits(max_length=63)], Annotated[str, Limits(max_length=255)]], Limits(max_length=20)
+]

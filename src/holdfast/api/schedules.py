@@ -89,6 +89,7 @@ _JobFile = Annotated[str, Limits(max_length=MAX_JOB_LENGTH)]
 class ScheduleFields(TypedDict, total=False):
     group: Annotated[Name | None, "Overrides the group of the job file."]
     dialect: Annotated[Name | None, "Format of the job file. Default: detected."]
+    file_name: Annotated[Name | None, "Name of a batch script that sets no name."]
     overlap: Annotated[str | None, OverlapPolicy, "Default: skip."]
     missed: Annotated[str | None, MissedRunPolicy, "Default: skip."]
     paused: bool | None

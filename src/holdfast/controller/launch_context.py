@@ -18,6 +18,7 @@ from holdfast.core.job import Job, JobFormat
 from holdfast.core.messages import msg
 from holdfast.core.records import Dataset, Group
 from holdfast.core.scheduling.placement import Node
+from holdfast.core.slurm_options import SLURM_ENGINE
 from holdfast.core.volumes import SharedFolder
 from holdfast.engines.base import Engine, Isolation
 from holdfast.engines.engine_set import EngineSet
@@ -98,7 +99,8 @@ class LaunchContextBuilder:
                 queue_nodes=frozenset(node.name for node in nodes if node.is_queue),
                 isolated=self._engine.find_health(engine).isolation is not Isolation.NONE,
             )
-        return found
+        group = self._groups().get(snapshot.job.group) if engine == SLURM_ENGINE else None
+        return replace(found, group_options=group.slurm) if group and group.slurm else found
 
     async def _add_intra_job_ssh(self, snapshot: JobSnapshot, same: LaunchContext) -> LaunchContext:
         if self._derive is None or self._gateway is None:

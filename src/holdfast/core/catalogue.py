@@ -25,6 +25,7 @@ class InstanceType:
     gpu_resource: str = "nvidia.com/gpu"
     tolerations: tuple[Mapping[str, Any], ...] = ()  # operator, key, value, effect; for engines that know them
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    slurm: Mapping[str, str] = field(default_factory=dict)  # options for Slurm; gres of one task, or of one SKU
     everyone: bool = True  # else only the groups below
     groups: tuple[str, ...] = ()
     brought: bool = False  # built in, and never changed

@@ -87,12 +87,13 @@ def _role_to_json(role: Role) -> dict[str, Any]:
         "max_task_retries": role.max_task_retries,
         "shell_options": list(role.shell_options),
         "workdir": role.workdir,
-        **({"engine_options": _options_to_json(role)} if role.engine_options else {}),
+        **({"engine_options": _options_to_json(role.engine_options)} if role.engine_options else {}),
+        **({"type_options": _options_to_json(role.type_options)} if role.type_options else {}),
     }
 
 
-def _options_to_json(role: Role) -> dict[str, dict[str, str]]:
-    return {engine: dict(options) for engine, options in role.engine_options.items()}
+def _options_to_json(options: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    return {engine: dict(values) for engine, values in options.items()}
 
 
 def _resources_to_json(resources: Resources) -> dict[str, Any]:

@@ -112,6 +112,8 @@ class Role:
     workdir: str | None = None  # None: the image's own, else /home/jovyan
     # Engine -> name -> value: options for the system behind that engine.
     engine_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # The same of its instance type or SKU type, on submission; the ones above override them.
+    type_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def engine_image(self) -> str:

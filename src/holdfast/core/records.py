@@ -201,6 +201,7 @@ class Group:
     home_symlink: bool = True  # /home/jovyan/GROUP leads to it
     hold: Hold | None = None  # default for its jobs; None: not held
     engine: str = ""  # default for its jobs; empty: the server's
+    slurm: Mapping[str, str] = field(default_factory=dict)  # its jobs' options for Slurm; see core.slurm_options
     extension: Mapping[str, Any] = field(default_factory=dict)  # data that clients store with a group
 
 

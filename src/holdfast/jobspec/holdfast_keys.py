@@ -137,7 +137,9 @@ ENGINE_OPTION_KINDS = {
             "qos": FieldSpec(rules.ENGINE_OPTION_KIND, "Quality of service."),
             "constraint": FieldSpec(rules.ENGINE_OPTION_KIND, "Features that its nodes must have."),
             "reservation": FieldSpec(rules.ENGINE_OPTION_KIND, "Reservation whose nodes it uses."),
-            "gres": FieldSpec(rules.ENGINE_OPTION_KIND, "Generic resources of each task, instead of resources.gpu."),
+            "gres": FieldSpec(
+                rules.ENGINE_OPTION_KIND, "Generic resources of each task; its GPUs count as resources.gpu."
+            ),
         }
     )
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core.job import Completion, Job, JobFormat, Role
 from holdfast.core.messages import msg
+from holdfast.core.slurm_options import GRES_OPTION, SLURM_ENGINE, count_gres_gpus
 
 from . import rules
 from .defaults import Defaults
@@ -116,19 +117,22 @@ def _build_role(
     own = draft.values
     values = _replace_none_keywords(_merge_role_values(top, own))
     size_name = values.get("instance_type", "")
-    asked = _merge_resources(top, own)
+    engine_options = _merge_engine_options(top, own)
+    asked = _add_gres_gpus(_merge_resources(top, own), size_name, engine_options)
+    resources = override_resources(defaults.instance_types.get(size_name, defaults.resources), asked)
+    _check_gres_gpus(resources.gpu, engine_options, draft.at)
     as_written = ("instances", "ports", "mounts", "shell_options", "workdir")
     return Role(
         name=name,
         commands=_resolve_commands(values, draft.at),
         image=values.get("image", defaults.image),
-        resources=override_resources(defaults.instance_types.get(size_name, defaults.resources), asked),
+        resources=resources,
         instance_type=size_name,
         own_resources=tuple(sorted(asked)) if size_name else (),
         env={**exported, **top.get("env", {}), **own.get("env", {})},
         completion=Completion(**_replace_none_keywords(values.get("completion", {}))),
         max_task_retries=own.get("retry", _get_task_retries(top)),
-        engine_options=_merge_engine_options(top, own),
+        engine_options=engine_options,
         **{key: values[key] for key in as_written if key in values},
     )
 
@@ -143,6 +147,29 @@ def _merge_engine_options(top: Mapping[str, Any], own: Mapping[str, Any]) -> dic
     """Override each option of the job by the role's."""
     merged = {engine: {**top.get(engine, {}), **own.get(engine, {})} for engine in ENGINE_OPTION_KINDS}
     return {engine: options for engine, options in merged.items() if options}
+
+
+def _count_gres_gpus(engine_options: Mapping[str, Mapping[str, str]]) -> int:
+    return count_gres_gpus(engine_options.get(SLURM_ENGINE, {}).get(GRES_OPTION, ""))
+
+
+def _add_gres_gpus(
+    asked: Mapping[str, Any], size_name: str, engine_options: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """Add the GPUs of Slurm's `gres`, unless their number is set: quotas count them."""
+    gpus = _count_gres_gpus(engine_options)
+    is_missing = gpus and not size_name and "gpu" not in asked
+    return {**asked, "gpu": gpus} if is_missing else dict(asked)
+
+
+def _check_gres_gpus(gpus: int, engine_options: Mapping[str, Mapping[str, str]], at: FieldValue) -> None:
+    requested = _count_gres_gpus(engine_options)
+    if requested and (requested != gpus or requested > rules.MAX_GPUS):
+        at.get_child(SLURM_ENGINE, at.node).add_problem(
+            msg("requests {count} GPUs in gres, but the task has {gpus}", count=requested, gpus=gpus),
+            msg("Set resources.gpu to the same number; quotas count it."),
+            rule="not",
+        )
 
 
 def _merge_role_values(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.core.codec import MASK
 from holdfast.core.job import MIB, SHARED_FILES_PATH, Job, JobFormat, Mount, Role
 from holdfast.core.messages import msg
+from holdfast.core.slurm_options import MAX_OPTION_LENGTH, OPTION_PATTERN, OPTION_RULE
 from holdfast.core.volumes import HostFolder
 
 from .fields import FieldKind, FieldSpec, FieldValue, InvalidValue, describe_node
@@ -61,9 +62,7 @@ ENGINE_KIND = make_text_kind(
     pattern=r"^[a-z][a-z0-9-]*$",
     rule=msg("must contain only lowercase letters, digits and - and must start with a letter"),
 )
-ENGINE_OPTION_KIND = make_text_kind(
-    most=255, pattern=r"^[!-~]+$", rule=msg("must contain only ASCII characters without spaces")
-)
+ENGINE_OPTION_KIND = make_text_kind(most=MAX_OPTION_LENGTH, pattern=OPTION_PATTERN, rule=OPTION_RULE)
 DATASET_KIND = make_text_kind(
     most=63,
     pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
@@ -76,7 +75,8 @@ RETRIES_KIND = make_integer_kind(least=RETRY_ALWAYS, most=1_000_000)
 PRIORITY_KIND = make_integer_kind(least=-(2**31), most=2**31 - 1)
 CPU_KIND = make_number_kind(least=0.01, most=1_000_000)
 WHOLE_CPU_KIND = make_integer_kind(least=1, most=1_000_000)
-GPU_KIND = make_integer_kind(least=0, most=10_000)
+MAX_GPUS = 10_000
+GPU_KIND = make_integer_kind(least=0, most=MAX_GPUS)
 MEMORY_KIND = make_size_kind(least=MIB)
 SHM_KIND = make_size_kind(least=0)
 MEBIBYTES_KIND = make_integer_kind(least=1, most=2**40)

@@ -30,6 +30,8 @@ class AttemptLaunchBuilder:
 
     def build_launch(self, task: TaskAttempt, context: LaunchContext) -> LaunchSpec:
         launch = replace(self._build_for_node(task, context), gang=self._list_gang(task))
+        if context.group_options:
+            launch = replace(launch, engine_options={**context.group_options, **launch.engine_options})
         if task.node not in context.queue_nodes:
             return launch
         return replace(launch, node=None, gpus=(), ports={}, port_counts=self.snapshot.job.get_role(task.role).ports)
@@ -92,7 +94,7 @@ def _build_launch(snapshot: JobSnapshot, task: TaskAttempt, fill: Callable[[str]
         engine=task.engine,
         gpus=task.gpus,
         ports=task.ports,
-        engine_options=role.engine_options.get(task.engine, {}),
+        engine_options={**role.type_options.get(task.engine, {}), **role.engine_options.get(task.engine, {})},
         mounts=role.mounts,
         workdir=role.workdir,
         # OpenPAI and PrimeHub run every job as root, whatever the image says: files for them rely on it.

@@ -55,6 +55,7 @@ class LaunchContext:
     addresses: Mapping[str, str] = field(default_factory=dict)  # node -> address at which its tasks are reachable
     queue_nodes: frozenset[str] = frozenset()  # nodes whose engine chooses machine, devices and ports of its tasks
     isolated: bool = True  # the task has its own root filesystem
+    group_options: Mapping[str, str] = field(default_factory=dict)  # the group's, for the system behind the engine
     user_keys: tuple[str, ...] = ()  # public SSH keys of the job's owner, unvalidated; see needs_user_keys
     job_seed: bytes | None = None  # 32 secret bytes of this job; see needs_job_key
     gateway: GatewayAddress | None = None  # for jobs whose tasks use SSH; None: not requested

@@ -246,6 +246,7 @@ groups = Table(
     Column("mlflow", LargeBinary),  # sealed: it may contain passwords
     Column("hold_json", Text),  # default hold policy of its jobs
     Column("engine", String),
+    Column("slurm_json", Text),  # options of its jobs for Slurm
 )
 
 memberships = Table(
@@ -312,6 +313,7 @@ instance_types = Table(
     Column("node_selector_json", Text, nullable=False),
     Column("everyone", Boolean, nullable=False),
     Column("brought", Boolean, nullable=False),
+    Column("slurm_json", Text),  # options for Slurm
 )
 
 instance_type_groups = Table(

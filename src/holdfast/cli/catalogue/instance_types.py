@@ -20,6 +20,7 @@ from ..options import (
 )
 from ..prompts import confirm_or_exit
 from ..quantities import format_resources, format_size, parse_size
+from ..slurm_options import SlurmOption, format_slurm_options, merge_slurm_options
 from .grants import (
     AllowEveryoneOption,
     EveryoneOption,
@@ -68,8 +69,10 @@ class InstanceTypeOptions:
         typer.Option(metavar="KEY[=VALUE][:EFFECT]", help="Taint to tolerate, on engines that support it. Repeatable."),
     ] = None
 
+    slurm: SlurmOption = None
+
     def to_fields(self) -> dict[str, Any]:
-        """Return the given fields; a request of None: same as the limit."""
+        """Return the given fields, without those for Slurm. A request of None: same as the limit."""
         fields: dict[str, Any] = {
             "gpu": self.gpu,
             "display_name": self.display_name,
@@ -140,7 +143,8 @@ def add_instance_type(
     json: JsonOption = False,
 ) -> None:
     """Add an instance type, for everyone or for groups."""
-    fields = {**options.to_fields(), "everyone": everyone or None, "groups": split_groups(group)}
+    slurm = merge_slurm_options(options.slurm, {})
+    fields = {**options.to_fields(), "slurm": slurm, "everyone": everyone or None, "groups": split_groups(group)}
     size = _parse_memory(memory, "--memory")
     with open_client() as client:
         added = client.add_instance_type(name, cpu=cpu, memory=size, **fields)
@@ -160,8 +164,11 @@ def change_instance_type(
 ) -> None:
     """Change an instance type; omitted options keep their value. Submitted jobs are not affected."""
     size = None if memory is None else _parse_memory(memory, "--memory")
+    fields = options.to_fields()
     with open_client() as client:
-        changed = client.change_instance_type(name, cpu=cpu, memory=size, **options.to_fields())
+        if options.slurm:
+            fields["slurm"] = merge_slurm_options(options.slurm, client.get_instance_type(name).slurm)
+        changed = client.change_instance_type(name, cpu=cpu, memory=size, **fields)
     _report_instance_type(changed, "Changed", json)
 
 
@@ -249,6 +256,7 @@ def _list_instance_type_fields(type: InstanceType) -> list[tuple[str, str]]:
         ("requests", _format_requests(type)),
         ("labels", ", ".join(f"{key}={value}" for key, value in type.node_selector.items())),
         ("tolerates", ", ".join(tolerations)),
+        ("slurm", format_slurm_options(type.slurm)),
         ("for", format_audience(type)),
     ]
 

@@ -32,7 +32,7 @@ from .schedule_options import (
     read_job_text,
     split_recurrence,
 )
-from .submit import DialectOption
+from .submit import DialectOption, get_script_name
 
 if TYPE_CHECKING:
     from holdfast.sdk import Client, ScheduleDetail
@@ -122,6 +122,7 @@ def add_schedule(
             timezone=zone,
             group=group,
             dialect=dialect,
+            file_name=get_script_name(file, text.encode()),
             overlap=overlap,
             missed=missed,
             ends_at=parse_end_time(until),
@@ -173,7 +174,8 @@ def change_schedule(
         if until is not None:
             changes["ends_at"] = parse_end_time(until)
         if file is not None:
-            changes["job"] = read_job_text(file)
+            text = changes["job"] = read_job_text(file)
+            changes["file_name"] = get_script_name(file, text.encode())
         if all(value is None for value in changes.values()) and until is None:
             raise typer.BadParameter("nothing to change: give at least one option")
         changed = client.change_schedule(found.id, **changes)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import output
 from ..quantities import format_count, format_duration, format_local_time, format_size, format_span, utc_now
+from ..slurm_options import iter_task_option_lines
 from .artifact_messages import shorten_lines
 from .debugger_notification import format_debugger_location, list_unattached_debuggers
 from .holds import build_rerun_command, format_hold
@@ -97,6 +98,8 @@ def _iter_job_fields(job: JobDetail, why: JobExplanation | None) -> Iterator[tup
     yield "requests", _format_requests(job)
     if engine := _find_engine(job):
         yield "engine", engine
+    for at, line in enumerate(iter_task_option_lines(job.slurm)):
+        yield "" if at else "slurm", line
     if why and why.efficiency and job.state.final:
         for at, usage_lines in enumerate(iter_usage_lines(why.efficiency)):
             yield "" if at else "used", usage_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from holdfast.core.errors import TooLarge, UserError
 from .. import output
 from ..command_after_dashes import DoubleDashCommand, get_command_after_dashes
 from ..options import FollowOption, JsonOption, WaitOption, expand_options, open_client
+from ..slurm_options import iter_task_option_lines
 from .follow import report_submitted_job
 from .hold_options import HoldOptions
 from .job_options import JobOptions, compose_job
@@ -23,6 +24,7 @@ from .notification_options import NotifyOption
 
 if TYPE_CHECKING:
     from holdfast.sdk import Plan
+    from holdfast.sdk.jobs import SubmitOptions
 
 MAX_JOB_FILE_SIZE = 64 * 1024 * 1024  # of a job file; the server accepts less, with a better error message
 
@@ -60,33 +62,43 @@ GroupOption = Annotated[str | None, typer.Option("--group", "-g", help="Group of
 DialectOption = Annotated[str | None, typer.Option(help="Format of the job file. Default: detected.")]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionOptions:
+    """Options of submit and plan for a job file, and for a command after `--`."""
+
+    file: FileArgument = None
+    group: GroupOption = None
+    dialect: DialectOption = None
+    notify: NotifyOption = None
+
+    def build_overrides(self, job: bytes | dict[str, Any], options: JobOptions, hold: HoldOptions) -> SubmitOptions:
+        """Return what the options set in addition to the job."""
+        return {
+            "group": self.group,
+            "dialect": self.dialect,
+            "file_name": get_script_name(self.file, job),
+            "hold": hold.build_hold_parameter(),
+            "notify": self.notify,
+            "engine": options.engine,
+        }
+
+
 @expand_options
 def submit(
     ctx: typer.Context,
     *,
-    file: FileArgument = None,
-    group: GroupOption = None,
-    dialect: DialectOption = None,
+    submission: SubmissionOptions,
     options: JobOptions,
     hold: HoldOptions,
-    notify: NotifyOption = None,
     follow: FollowOption = False,
     wait: WaitOption = False,
     json: JsonOption = False,
 ) -> None:
     """Submit a job: `holdfast submit FILE` or `holdfast submit -- COMMAND…`."""
-    job = _read_job(ctx, file, options)
-    hold_value = hold.build_hold_parameter()
+    job = _read_job(ctx, submission.file, options)
+    overrides = submission.build_overrides(job, options, hold)
     with open_client() as client:
-        sent = client.submit_job(
-            job,
-            group=group,
-            dialect=dialect,
-            file_name=_get_script_name(file, job),
-            hold=hold_value,
-            notify=notify,
-            engine=options.engine,
-        )
+        sent = client.submit_job(job, **overrides)
         report_submitted_job(client, sent, follow=follow, wait=wait, json=json)
     output.print_hint(f"holdfast logs -f {sent.id}", f"holdfast show {sent.id}")
 
@@ -95,28 +107,17 @@ def submit(
 def plan(
     ctx: typer.Context,
     *,
-    file: FileArgument = None,
-    group: GroupOption = None,
-    dialect: DialectOption = None,
+    submission: SubmissionOptions,
     options: JobOptions,
     hold: HoldOptions,
-    notify: NotifyOption = None,
     yaml: Annotated[bool, typer.Option("--yaml", help="Print the job as YAML in Holdfast format.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Show what would happen to a job, without submitting it."""
-    job = _read_job(ctx, file, options)
-    hold_value = hold.build_hold_parameter()
+    job = _read_job(ctx, submission.file, options)
+    overrides = submission.build_overrides(job, options, hold)
     with open_client() as client:
-        found = client.plan_job(
-            job,
-            group=group,
-            dialect=dialect,
-            file_name=_get_script_name(file, job),
-            hold=hold_value,
-            notify=notify,
-            engine=options.engine,
-        )
+        found = client.plan_job(job, **overrides)
     if json:
         output.emit_json(found)
     elif yaml:
@@ -125,7 +126,7 @@ def plan(
         _show_plan(found)
     if found.verdict == "never":
         raise typer.Exit(1)
-    output.print_hint(f"holdfast submit {file or '-- …'}")
+    output.print_hint(f"holdfast submit {submission.file or '-- …'}")
 
 
 VERDICT_MESSAGES = {
@@ -140,6 +141,8 @@ def _show_plan(plan: Plan) -> None:
     output.emit_styled(text, style)
     for reason in plan.reasons:
         output.emit_line(f"  - {output.escape(reason)}")
+    for line in iter_task_option_lines(plan.slurm):
+        output.emit_line(f"  slurm: {output.escape(line)}")
     for warning in plan.warnings:
         output.emit_line(f"  warning: {output.escape(warning)}")
 
@@ -160,7 +163,7 @@ def _read_job(ctx: typer.Context, file: str | None, options: JobOptions) -> byte
     return read_job_file(file)
 
 
-def _get_script_name(file: str | None, job: bytes | dict[str, Any]) -> str | None:
+def get_script_name(file: str | None, job: bytes | dict[str, Any]) -> str | None:
     """Return the name of a script's file; other job files have a name of their own."""
     is_script = isinstance(job, bytes) and job.startswith(b"#!")
     return Path(file).name if is_script and file and file != "-" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from .. import output
 from ..options import DescriptionOption, DisplayNameOption, JsonOption, YesOption, expand_options, open_client
 from ..prompts import confirm_or_exit
 from ..quantities import format_count, format_duration, format_resources, parse_duration, parse_size
+from ..slurm_options import SlurmOption, format_slurm_options, merge_slurm_options
 from .mlflow import mlflow_app
 
 if TYPE_CHECKING:
@@ -69,8 +71,10 @@ class GroupOptions:
         str | None, typer.Option(metavar="ENGINE", help="Engine of its jobs; `default` resets it to the server's.")
     ] = None
 
-    def to_fields(self, quota: Quota, user_quota: Quota) -> GroupFields:
-        """Return the given fields; the quotas are merged with the current ones."""
+    slurm: SlurmOption = None
+
+    def to_fields(self, quota: Quota, user_quota: Quota, slurm: Mapping[str, str]) -> GroupFields:
+        """Return the given fields; the quotas and options for Slurm are merged with the current ones."""
         fields: GroupFields = {
             "display_name": self.display_name,
             "description": self.description,
@@ -90,6 +94,8 @@ class GroupOptions:
             fields["hold"] = self.hold
         if self.engine is not None:
             fields["engine"] = "" if self.engine == "default" else self.engine
+        if (options := merge_slurm_options(self.slurm, slurm)) is not None:
+            fields["slurm"] = options
         return fields
 
 
@@ -145,7 +151,7 @@ def add_group(name: GroupNameArgument, *, options: GroupOptions, json: JsonOptio
     from holdfast.api.resources import Quota
 
     with open_client() as client:
-        group = client.add_group(name, **options.to_fields(Quota(), Quota()))
+        group = client.add_group(name, **options.to_fields(Quota(), Quota(), {}))
     _report_group(group, "Added", json)
     output.print_hint(f"holdfast group member add {group.name} USER")
 
@@ -156,7 +162,7 @@ def change_group(name: GroupNameArgument, *, options: GroupOptions, json: JsonOp
     """Change a group; omitted options keep their value."""
     with open_client() as client:
         before = client.get_group(name)
-        group = client.change_group(name, **options.to_fields(before.quota, before.user_quota))
+        group = client.change_group(name, **options.to_fields(before.quota, before.user_quota, before.slurm))
     _report_group(group, "Changed", json)
 
 
@@ -235,6 +241,7 @@ def _list_group_fields(group: Group, use: GroupUsage) -> list[tuple[str, str]]:
         ("time limit", _format_time_limit(group.time_limit)),
         ("hold", group.hold or ""),
         ("engine", group.engine),
+        ("slurm", format_slurm_options(group.slurm)),
         ("volume", _format_volume(group)),
     ]
 
@@ -276,6 +283,7 @@ def _summarize_group(group: Group) -> str:
         f"time limit {_format_time_limit(group.time_limit)}",
         f"hold {group.hold}" if group.hold else "",
         f"engine {group.engine}" if group.engine else "",
+        f"slurm {format_slurm_options(group.slurm)}" if group.slurm else "",
         f"volume {_format_volume(group)}" if group.shared_volume else "",
         group.description,
     ]

@@ -30,7 +30,7 @@ class Cluster:
         """Read the totals and the limits; return whether they have changed."""
         before = (self._totals, self._has_limits, self.error)
         try:
-            self._totals = await self._commands.read_totals(self._options.partition)
+            self._totals = await self._commands.read_totals()
             self.config = config = await self._commands.read_config()
         except SlurmUnavailable as error:
             self.error = str(error)

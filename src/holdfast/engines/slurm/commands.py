@@ -115,9 +115,9 @@ class SlurmCommands:
     async def read_accounting(self, arguments: Sequence[str], timeout: float) -> str:
         return (await self._run_checked("sacct", *arguments, timeout=timeout)).out
 
-    async def read_totals(self, partition: str) -> ClusterTotals:
-        chosen = ("-p", partition) if partition else ()
-        return parse_totals((await self._run_checked("sinfo", "-h", "-N", "-o", NODE_FORMAT, *chosen)).out)
+    async def read_totals(self) -> ClusterTotals:
+        """Return the totals of all partitions: groups, instance types and jobs can choose each."""
+        return parse_totals((await self._run_checked("sinfo", "-h", "-N", "-o", NODE_FORMAT)).out)
 
     async def list_running_jobs(self, now: datetime) -> list[RunningJob]:
         """Return the running jobs of all users, as far as Slurm shows them."""

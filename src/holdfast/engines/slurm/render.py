@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.job import MIB
+from holdfast.core.slurm_options import QUEUE_OPTION_NAMES
 from holdfast.engines.base import LaunchSpec
 
 from .options import SlurmOptions
@@ -18,7 +19,6 @@ from .options import SlurmOptions
 NODE_PROGRAM = "slurm-task"  # runtime/slurm_task.sh, in the task's folder
 REPORT_FOLDER = "report"
 MAX_GANG_SIZE = 128  # components of a heterogeneous job
-_OPTION_NAMES = ("partition", "account", "qos", "constraint", "reservation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,7 @@ def render_submission(name: str, tasks: Sequence[TaskLocation], options: SlurmOp
 def render_resources(launch: LaunchSpec, options: SlurmOptions) -> list[str]:
     resources = launch.resources
     chosen: Mapping[str, str] = {
-        "partition": options.partition,
-        "account": options.account,
-        "qos": options.qos,
+        **{name: getattr(options, name) for name in QUEUE_OPTION_NAMES},
         **{name: value for name, value in launch.engine_options.items() if value},
     }
     arguments = ["--nodes=1", "--ntasks=1", f"--cpus-per-task={max(1, math.ceil(resources.cpu))}"]
@@ -74,7 +72,7 @@ def render_resources(launch: LaunchSpec, options: SlurmOptions) -> list[str]:
         arguments.append(f"--gres=gpu:{resources.gpu}")
     if launch.time_limit is not None:
         arguments.append(f"--time={math.ceil((launch.time_limit + options.grace) / 60)}")
-    return arguments + [f"--{name}={chosen[name]}" for name in _OPTION_NAMES if chosen.get(name)]
+    return arguments + [f"--{name}={chosen[name]}" for name in QUEUE_OPTION_NAMES if chosen.get(name)]
 
 
 def _render_command(task: TaskLocation, options: SlurmOptions, offset: int) -> str:

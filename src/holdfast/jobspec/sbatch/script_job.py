@@ -21,6 +21,7 @@ from typing import Any
 from holdfast.core.job import Completion, Job, JobFormat, Role
 from holdfast.core.messages import msg
 from holdfast.core.notifications import Channel, NotificationEvent, NotifySpec, find_address_problem
+from holdfast.core.slurm_options import QUEUE_OPTION_NAMES
 
 from .. import rules
 from ..defaults import Defaults
@@ -40,7 +41,6 @@ DEFAULT_JOB_NAME = "sbatch"  # as Slurm names a script from stdin: the file's na
 MAX_NICE = 2_147_483_645  # Slurm's own
 DEFAULT_NICE = 100
 _INPUT_KIND = make_text_kind(most=4096, line=True)
-_SLURM_NAMES = ("partition", "account", "qos", "constraint", "reservation")
 _SLURM_COMMAND_PATTERN = re.compile(
     r"^[^#]*?(?:^|[\s;&|(`])(srun|sbatch|salloc|scontrol|squeue|scancel|sacct|sbcast|sinfo)(?=\s|$)"
 )
@@ -154,7 +154,8 @@ def _warn_about_slurm_commands(script: BatchScript, report: ProblemReport) -> No
 
 def _read_slurm_options(options: OptionValues, size: ScriptResources) -> dict[str, dict[str, str]]:
     """Return the options of Slurm's own queue, which other engines ignore."""
-    found = {name: options[name].read_as_kind(rules.ENGINE_OPTION_KIND, "") for name in _SLURM_NAMES if name in options}
+    names = [name for name in QUEUE_OPTION_NAMES if name in options]
+    found = {name: options[name].read_as_kind(rules.ENGINE_OPTION_KIND, "") for name in names}
     if size.gres:
         found["gres"] = size.gres
     return {"slurm": found} if found else {}

@@ -125,6 +125,7 @@ async def plan_job(
             "warnings": list(planned.warnings),
             "verdict": planned.verdict.answer,
             "reasons": list(planned.verdict.reasons),
+            "slurm": [record_to_json(api.SlurmOption, option) for option in planned.slurm],
         }
     )
 
@@ -308,6 +309,7 @@ def _detail_to_json(actor: Actor, detail: JobWithTasks) -> dict[str, Any]:
         "decided_by": record.outcome.task if record.outcome else None,
         "waiting": list(detail.waiting) if detail.waiting is not None else None,
         "isolation": detail.isolation.value,
+        "slurm": [record_to_json(api.SlurmOption, option) for option in detail.slurm],
     }
 
 

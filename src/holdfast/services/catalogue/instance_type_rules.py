@@ -11,6 +11,7 @@ from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB, MIB
 from holdfast.core.messages import join_messages, msg
+from holdfast.core.slurm_options import GRES_OPTION, find_gres_problem, iter_option_problems
 
 from ..names import check_multiline_text, check_text
 
@@ -34,6 +35,7 @@ def normalize_instance_type(type: InstanceType) -> InstanceType:
         groups=tuple(sorted(set(type.groups))),
         tolerations=tuple(_normalize_toleration(each) for each in type.tolerations),
         node_selector=dict(type.node_selector),
+        slurm={name: value for name, value in type.slurm.items() if value},
     )
 
 
@@ -46,6 +48,7 @@ def check_instance_type(type: InstanceType) -> None:
         *_iter_request_problems(type),
         *_iter_toleration_problems(type),
         *_iter_node_selector_problems(type),
+        *_iter_slurm_problems(type),
     ]
     if found:
         field, _ = found[0]
@@ -171,6 +174,14 @@ def _iter_node_selector_problems(type: InstanceType) -> Iterator[tuple[str, str]
                 "node_selector",
                 msg("{value} is not a valid label value: {label}", value=repr(str(value)[:80]), label=_LABEL_RULE),
             )
+
+
+def _iter_slurm_problems(type: InstanceType) -> Iterator[tuple[str, str]]:
+    found = list(iter_option_problems(type.slurm))
+    yield from ((f"slurm.{name}", problem) for name, problem in found)
+    gres = type.slurm.get(GRES_OPTION)
+    if gres and not found and (problem := find_gres_problem(gres, type.gpu)):
+        yield f"slurm.{GRES_OPTION}", problem
 
 
 _LABEL_RULE = msg(

@@ -43,6 +43,7 @@ class InstanceTypeChange:
     gpu_resource: str | Unset = UNSET
     tolerations: tuple[Mapping[str, Any], ...] | Unset = UNSET
     node_selector: Mapping[str, str] | Unset = UNSET
+    slurm: Mapping[str, str] | Unset = UNSET  # replaces all options
     everyone: bool | Unset = UNSET
     groups: tuple[str, ...] | Unset = UNSET  # replaces all grants
 

@@ -14,6 +14,7 @@ from holdfast.core.job import Job, JobFormat, Resources, Role
 from holdfast.core.messages import join_messages, mark_translatable, msg
 from holdfast.core.records import Group
 from holdfast.core.scheduling.placement import EPSILON
+from holdfast.core.slurm_options import SLURM_ENGINE, scale_options
 from holdfast.jobspec.fields import build_similar_name_hint
 from holdfast.jobspec.instance_types import override_resources
 from holdfast.store import people
@@ -24,6 +25,7 @@ from . import image_aliases as aliasing
 from . import instance_types as sizing
 from .image_aliases import ImageAliases
 from .instance_types import InstanceTypes
+from .skus import SkuRequest, count_needed_skus, find_sku_requests, sku_from_type
 
 MAX_LISTED = 20  # instance types in one hint
 
@@ -48,10 +50,18 @@ class CatalogueResolver:
     async def resolve_job(self, job: Job) -> Job:
         """Resolve a job; raise NoInstanceType for a type not granted to its group. Membership is already checked."""
         job = _add_missing_type(job)
-        types = await self._types.load_all() if any(role.instance_type for role in job.roles) else {}
+        skus = find_sku_requests(job)
+        types = await self._types.load_all() if skus or any(role.instance_type for role in job.roles) else {}
         aliases = await self._aliases.load_all()
         roles = tuple(
-            _resolve_image(_resolve_instance_type(role, types, job.group), aliases, job.group) for role in job.roles
+            _resolve_image(
+                _resolve_type_options(
+                    _resolve_instance_type(role, types, job.group), skus.get(role.name), types, job.group
+                ),
+                aliases,
+                job.group,
+            )
+            for role in job.roles
         )
         return replace(job, roles=roles) if roles != job.roles else job
 
@@ -90,6 +100,17 @@ def _resolve_instance_type(role: Role, types: Mapping[str, InstanceType], group:
         raise _build_type_unavailable_error(role.instance_type, types, group)
     own = {key: getattr(role.resources, key) for key in role.own_resources}
     return replace(role, resources=override_resources(type.resources, own))
+
+
+def _resolve_type_options(role: Role, sku: SkuRequest | None, types: Mapping[str, InstanceType], group: str) -> Role:
+    """Set the options for Slurm of its instance type, or of its SKU type in an OpenPAI file."""
+    type = types.get(sku.name if sku else role.instance_type)
+    options: dict[str, str] = {}
+    if type is not None and type.slurm and sizing.is_type_available(type, group):
+        needed = count_needed_skus(role.resources, sku_from_type(type)) if sku else 1
+        options = scale_options(type.slurm, (sku and sku.number) or needed, role.resources.gpu)
+    type_options = {SLURM_ENGINE: options} if options else {}
+    return role if role.type_options == type_options else replace(role, type_options=type_options)
 
 
 def _build_type_unavailable_error(name: str, types: Mapping[str, InstanceType], group: str) -> InstanceTypeNotFound:

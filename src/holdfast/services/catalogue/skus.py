@@ -24,6 +24,7 @@ from holdfast.store.database import Store
 from .instance_types import InstanceTypes, is_type_available
 
 _NO_QUOTA = Quota()
+_MAX_SKU_COUNT = 10_000
 _OPPORTUNISTIC_CLASS = "oppo"  # uses idle resources, so no capacity limit applies
 
 
@@ -41,6 +42,12 @@ class CellRequest:
     sku: str | None
     pinned: str | None
     affinity: str | None
+    sku_number: int | None
+
+
+class SkuRequest(NamedTuple):
+    name: str
+    number: int | None  # None: as many as the role needs
 
 
 SkuTypes = Mapping[str, Sku]
@@ -134,6 +141,14 @@ class Skus:
         return found
 
 
+def find_sku_requests(job: Job) -> dict[str, SkuRequest]:
+    """Return the SKUs that an OpenPAI job requests, by role; other formats have none."""
+    if not job.dialect.is_openpai:
+        return {}
+    cells = _iter_cells(job, _get_scheduler_config(job))
+    return {cell.role.name: SkuRequest(cell.sku, cell.sku_number) for cell in cells if cell.sku is not None}
+
+
 def _get_scheduler_config(job: Job) -> Mapping[str, Any]:
     value: Any = job.extras
     for key in ("openpai", "config", "extras", "hivedScheduler"):
@@ -147,13 +162,24 @@ def _iter_cells(job: Job, scheduler: Mapping[str, Any]) -> Iterator[CellRequest]
         cell = written.get(role.name) if isinstance(written, Mapping) else None
         if isinstance(cell, Mapping):
             yield CellRequest(
-                role, _get_text(cell, "skuType"), _get_text(cell, "pinnedCellId"), _get_text(cell, "affinityGroupName")
+                role,
+                _get_text(cell, "skuType"),
+                _get_text(cell, "pinnedCellId"),
+                _get_text(cell, "affinityGroupName"),
+                _get_sku_number(cell),
             )
 
 
 def _get_text(cell: Mapping[str, Any], key: str) -> str | None:
     value = cell.get(key)
     return value if isinstance(value, str) and value else None
+
+
+def _get_sku_number(cell: Mapping[str, Any]) -> int | None:
+    """Return skuNum, which OpenPAI's portal writes and its server ignores."""
+    value = cell.get("skuNum")
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MAX_SKU_COUNT
+    return value if is_count else None
 
 
 def _iter_cell_problems(types: SkuTypes, cells: list[CellRequest]) -> Iterator[Problem]:

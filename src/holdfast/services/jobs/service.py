@@ -28,6 +28,7 @@ from holdfast.core.records import (
     TaskRecord,
 )
 from holdfast.core.scheduling.placement import StartPrediction
+from holdfast.core.slurm_options import RoleOption
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.base import Isolation
 from holdfast.engines.engine_set import EngineSet
@@ -71,6 +72,7 @@ class PlanResult:
     yaml: str
     warnings: tuple[str, ...]
     verdict: StartPrediction
+    slurm: tuple[RoleOption, ...]  # empty: another engine would run it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,7 @@ class JobWithTasks:
     waiting: tuple[str, ...] | None
     time_limit: timedelta | None
     isolation: Isolation
+    slurm: tuple[RoleOption, ...]  # empty: another engine runs it, or it has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,8 @@ class Jobs:
             format_missing_image(role.engine_image) for role in ready.job.roles
         )  # the verdict reports these
         warnings = tuple(warning for warning in ready.warnings if not warning.startswith(missing))
-        return PlanResult(ready.job, await self._validator.render_job(ready.job), warnings, verdict)
+        yaml, slurm = (await self._validator.render_job(ready.job), await self._validator.list_slurm_options(ready.job))
+        return PlanResult(ready.job, yaml, warnings, verdict, slurm)
 
     async def submit(
         self,
@@ -265,6 +269,7 @@ class Jobs:
             waiting=await self._blockers.list_wait_reasons(record),
             time_limit=self._control.get_time_limit(record.job),
             isolation=self._engine.find_health(self._control.choose_engine(record.job)).isolation,
+            slurm=() if found.state.final else await self._validator.list_slurm_options(record.job),
         )
 
     async def load_detail(self, actor: Actor, ref: str) -> job_rows.JobDetail:

@@ -16,6 +16,7 @@ from holdfast.core.image_names import list_name_variants
 from holdfast.core.job import HOST_IMAGE, SHARED_FILES_PATH, Hold, HoldScope, Job, JobFormat, Resources
 from holdfast.core.messages import join_messages, msg
 from holdfast.core.notifications import Channel, NotifySpec
+from holdfast.core.slurm_options import SLURM_ENGINE, RoleOption, list_role_options
 from holdfast.engines.base import Isolation
 from holdfast.engines.engine_set import EngineSet
 from holdfast.jobspec import (
@@ -158,6 +159,13 @@ class JobValidator:
         job = remove_dataset_mounts(job if hold is None else replace(job, hold=hold))
         job = job if notify is None else replace(job, notify=add_notify(job.notify, notify))
         return await self._apply_rules(actor, job, source, tuple(self._list_hold_warnings(hold)), new=False)
+
+    async def list_slurm_options(self, job: Job) -> tuple[RoleOption, ...]:
+        """Return the options that its tasks would get in Slurm now; none on other engines."""
+        if self._control.choose_engine(job) != SLURM_ENGINE:
+            return ()
+        group = await self._store.read(people.get_group, job.group)
+        return list_role_options(job, self._settings.slurm.queue_options, group.slurm if group else {})
 
     async def prepare_storage(self, actor: Actor, ready: ValidatedJob) -> None:
         """Create what the job needs before it starts. Call only for jobs that will be stored."""
@@ -348,9 +356,9 @@ class JobValidator:
 
 def _list_slurm_warnings(job: Job, engine: str) -> list[str]:
     """Warn about options of a batch script that another engine ignores."""
-    if job.dialect is not JobFormat.SBATCH or engine == "slurm":
+    if job.dialect is not JobFormat.SBATCH or engine == SLURM_ENGINE:
         return []
-    options = [option for role in job.roles for option in role.engine_options.get("slurm", {})]
+    options = [option for role in job.roles for option in role.engine_options.get(SLURM_ENGINE, {})]
     if not options:
         return []
     return [

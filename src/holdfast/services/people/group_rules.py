@@ -13,6 +13,7 @@ from holdfast.core.identity import format_group_path
 from holdfast.core.messages import msg
 from holdfast.core.records import Group, Mlflow
 from holdfast.core.scheduling.placement import Quota, format_bytes
+from holdfast.core.slurm_options import QUEUE_OPTION_NAMES, iter_option_problems
 
 from ..names import check_multiline_text, check_name, check_text, is_utf8
 
@@ -52,6 +53,11 @@ def check_group_path(name: str, groups: Iterable[Group]) -> None:
             )
 
 
+def normalize_group(group: Group) -> Group:
+    """Remove options without a value."""
+    return replace(group, slurm={name: value for name, value in group.slurm.items() if value})
+
+
 def check_group(group: Group) -> None:
     check_text(group.display_name, "display_name", longest=255)
     check_multiline_text(group.description, "description")
@@ -71,6 +77,8 @@ def check_group(group: Group) -> None:
             ),
             field="volume_capacity",
         )
+    for name, problem in iter_option_problems(group.slurm, QUEUE_OPTION_NAMES):
+        raise UserError(problem, field=f"slurm.{name}")
 
 
 def check_quotas(group: Group) -> None:

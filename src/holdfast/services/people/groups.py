@@ -31,7 +31,15 @@ from ..name_suggestions import build_group_not_found_error, build_user_not_found
 from ..permissions import require_admin
 from ..unfinished_jobs import has_jobs, has_unfinished_jobs
 from .extensions import check_extension, merge_extension
-from .group_rules import check_group, check_group_name, check_group_path, check_mlflow, check_quotas, mask_mlflow
+from .group_rules import (
+    check_group,
+    check_group_name,
+    check_group_path,
+    check_mlflow,
+    check_quotas,
+    mask_mlflow,
+    normalize_group,
+)
 
 ADMINS_ONLY_MESSAGE = msg("Only admins can manage groups")
 
@@ -58,6 +66,7 @@ class GroupChange:
     home_symlink: bool | Unset = UNSET
     hold: Hold | Unset | None = UNSET
     engine: str | Unset = UNSET
+    slurm: Mapping[str, str] | Unset = UNSET  # replaces all options
     extension: Mapping[str, Any] | Unset = UNSET  # merged key by key
     replace_extension: bool = False
 
@@ -93,6 +102,7 @@ class Groups:
     async def create(self, actor: Actor, group: Group) -> Group:
         require_admin(actor, ADMINS_ONLY_MESSAGE)
         check_group_name(group.name)
+        group = normalize_group(group)
         check_group(group)
         check_quotas(group)
         check_engine(group.engine, self._engine.names, is_group=True)
@@ -252,7 +262,7 @@ def _insert_group(conn: Connection, group: Group) -> None:
 def _update_group(conn: Connection, name: str, change: GroupChange) -> Group:
     changes = collect_set_fields(change)
     new_extension = changes.pop("extension", None)
-    after = replace(_require_group(conn, name), **changes)
+    after = normalize_group(replace(_require_group(conn, name), **changes))
     check_group(after)
     if {"quota", "user_quota"} & changes.keys():  # values set before this rule stay valid
         check_quotas(after)

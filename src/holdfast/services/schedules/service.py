@@ -68,6 +68,7 @@ class ScheduleChange:
 
     text: str | None = None  # a new job file
     dialect: str | None = None  # format of that file; None: detected
+    file_name: str | None = None  # names a batch script that sets no name
     form: Mapping[str, Any] | None = None  # some fields of PrimeHub's job form; groupId changes the group
     group: str | None = None
     recurrence: Recurrence | None = None
@@ -159,6 +160,7 @@ class Schedules:
         *,
         group: str | None = None,
         dialect: str | None = None,
+        file_name: str | None = None,
         overlap: OverlapPolicy = OverlapPolicy.SKIP,
         missed: MissedRunPolicy = MissedRunPolicy.SKIP,
         ends_at: datetime | None = None,
@@ -170,7 +172,7 @@ class Schedules:
         check_recurrence_length(recurrence)
         if not accept_invalid:
             self._check_times(recurrence, ends_at, now)
-        ready = await self._validator.validate(actor, text, group=group, dialect=dialect)
+        ready = await self._validator.validate(actor, text, group=group, dialect=dialect, file_name=file_name)
         await self._check_schedule_count(actor)
         schedule = Schedule(
             id="",
@@ -299,7 +301,9 @@ class Schedules:
         old, form = stored.schedule, dict(change.form or {})
         group = form.pop("groupId", None) or form.pop("groupName", None) or change.group or old.group
         if change.text is not None:
-            return await self._validator.validate(actor, change.text, group=group, dialect=change.dialect)
+            return await self._validator.validate(
+                actor, change.text, group=group, dialect=change.dialect, file_name=change.file_name
+            )
         if form and old.job.dialect is not JobFormat.PRIMEHUB:
             raise UserError(
                 msg("{name} is not in PrimeHub's format, so single fields cannot be changed", name=old.name),
@@ -430,9 +434,12 @@ def _build_schedule_entry(
     return AuditEntry(actor.name, AuditKind.SCHEDULE, act, id, detail)
 
 
+_FILE_FIELDS = ("text", "form", "dialect", "file_name")
+
+
 def _summarize_change(change: ScheduleChange) -> dict[str, Any]:
     """Return the changed fields for the audit, without the job file, which may contain secrets."""
-    return {key: value for key, value in collect_set_fields(change).items() if key not in ("text", "form", "dialect")}
+    return {key: value for key, value in collect_set_fields(change).items() if key not in _FILE_FIELDS}
 
 
 def _build_dropped_run(before: Schedule, after: Schedule, now: datetime) -> NewScheduleRun | None:

@@ -28,6 +28,7 @@ from ..group_pages import build_group_path, build_group_tabs
 from .choices import build_name_fields
 from .leftovers import describe_schedules, describe_unfinished_jobs
 from .record_forms import RecordForms, RecordTexts, build_record_routes
+from .slurm_fields import build_slurm_sections, make_slurm_values, read_slurm_fields
 
 GROUPS_PATH = "/admin/groups"
 
@@ -139,6 +140,7 @@ def _build_group_sections(visit: Visit, *, new: bool) -> tuple[Section, ...]:
             ),
         ),
         Section(_("Jobs"), (limit, *_build_engine_fields(visit))),
+        *build_slurm_sections(visit, _("Options of its jobs for Slurm. Instance types and jobs override them.")),
         Section(
             _("Shared volume"),
             _build_volume_fields(visit),
@@ -193,6 +195,7 @@ def _group_to_values(group: Group) -> dict[str, Any]:
         "description": group.description,
         "time_limit": format_duration_input(group.time_limit),
         "engine": group.engine,
+        **make_slurm_values(group.slurm),
         "shared_volume": group.shared_volume,
         "launch_only": group.launch_only,
         "home_symlink": group.home_symlink,
@@ -213,6 +216,7 @@ def _read_group_form(form: Form) -> dict[str, Any]:
         "user_quota": _read_quota(form, "user_quota"),
         "time_limit": read_duration_field(form, "time_limit"),
         **({"engine": form.get_text("engine")} if form.get_all("engine") else {}),
+        **read_slurm_fields(form),
         "shared_volume": form.is_checked("shared_volume"),
         "launch_only": form.is_checked("launch_only"),
         "home_symlink": form.is_checked("home_symlink"),

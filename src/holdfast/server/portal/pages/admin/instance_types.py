@@ -11,6 +11,7 @@ from holdfast.core.catalogue import InstanceType
 from holdfast.core.errors import UserError
 from holdfast.core.job import GIB
 from holdfast.core.messages import msg
+from holdfast.core.slurm_options import SLURM_OPTION_NAMES
 from holdfast.services.catalogue.instance_type_rules import GPU_RESOURCES
 from holdfast.services.catalogue.instance_types import InstanceTypeChange, InstanceTypes
 
@@ -29,6 +30,7 @@ from ...translations import N_
 from ...visit import Visit
 from .choices import build_grant_section, build_name_fields
 from .record_forms import RecordForms, RecordTexts, build_record_routes
+from .slurm_fields import build_slurm_sections, make_slurm_values, read_slurm_fields
 
 INSTANCE_TYPES_PATH = "/admin/instance-types"
 
@@ -62,6 +64,9 @@ class InstanceTypeForms(RecordForms[InstanceType]):
             Section("", build_name_fields(visit, name_help=help, new=record is None)),
             Section(_("Size"), _build_size_fields(visit)),
             await build_grant_section(visit),
+            *build_slurm_sections(
+                visit, _("Options of tasks of this type for Slurm. Jobs override them."), SLURM_OPTION_NAMES
+            ),
             Section(_("More"), _build_advanced_fields(visit), folded=True),
         )
 
@@ -138,6 +143,7 @@ def _type_to_values(type: InstanceType) -> dict[str, Any]:
         "gpu_resource": type.gpu_resource,
         "node_selector": format_variables(type.node_selector),
         "tolerations": "\n".join(map(format_toleration, type.tolerations)),
+        **make_slurm_values(type.slurm),
         "everyone": type.everyone,
         "groups": dict.fromkeys(type.groups, False),
     }
@@ -162,6 +168,7 @@ def _read_type_form(form: Form) -> dict[str, Any]:
         "tolerations": tuple(
             map(parse_toleration, filter(None, map(str.strip, form.get_raw_text("tolerations").split("\n"))))
         ),
+        **read_slurm_fields(form),
         "everyone": form.is_checked("everyone"),
         "groups": tuple(read_grants_field(form)),
     }
