@@ -164,7 +164,6 @@ class SlurmObserver:
         if not facts.exists:
             return _observe_without_files(facts.attempt_id, job)
         if job is not None and self._was_cancelled_for_its_number(facts, job):
-            self.forget(facts.attempt_id)
             return Observation(attempt_id=facts.attempt_id, seen=ObservedState.ABSENT)
         record = await self._decide_end(facts, job)
         if record is not None:
