@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.attempt import ObservedState
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Engine
 from holdfast.engines.slurm import SlurmEngine, SlurmOptions
@@ -15,7 +16,7 @@ from tests.engines.sessions import inside
 from tests.slurm_cluster import SlurmCluster, run_cluster
 
 from .engine_contract import EngineContract, EngineHarness, Rig
-from .engine_rig import FOREVER
+from .engine_rig import FOREVER, read_all
 from .engine_surroundings_contract import SurroundingsContract
 
 
@@ -76,7 +77,10 @@ class SlurmHarness(EngineHarness):
 class TestSlurm(SlurmHarness, EngineContract):
     def test_a_daemon_killed_at_any_moment_runs_every_task_once(self, tmp_path: Path) -> None:
         self.waits_for_save = False
-        super().test_a_daemon_killed_at_any_moment_runs_every_task_once(tmp_path)
+        try:
+            super().test_a_daemon_killed_at_any_moment_runs_every_task_once(tmp_path)
+        finally:
+            self.slurm.resume_nodes()  # Slurm drains a node that was given a number twice
 
     def test_a_task_killed_for_its_memory_says_so(self) -> None:
         pytest.skip("this cluster does not limit memory; see TestSlurmWithCgroups")
@@ -100,6 +104,19 @@ class TestSlurmWithCgroups(SlurmHarness):
 
     def test_a_task_killed_for_its_memory_says_so(self) -> None:
         SurroundingsContract.test_a_task_killed_for_its_memory_says_so(self)  # type: ignore[arg-type]
+
+    def test_a_task_that_goes_on_after_one_process_was_killed_for_its_memory_has_its_own_end(self) -> None:
+        """Slurm calls such a job OUT_OF_MEMORY, whatever its exit code."""
+
+        async def scenario(rig: Rig) -> None:
+            limited = Resources(cpu=1.0, memory=64 * MIB)
+            for code in (0, 3):
+                script = f"head -c 300M /dev/zero | tail >/dev/null || echo killed; exit {code}"
+                ended = await rig.run(f"a{code}", script, resources=limited)
+                assert (ended.seen, ended.code, ended.oom) == (ObservedState.EXITED, code, code != 0)
+                assert await read_all(rig.log(f"a{code}")) == b"killed\n"
+
+        self.play(scenario)
 
     def test_a_session_has_the_memory_limit_of_its_task(self) -> None:
         async def scenario(rig: Rig) -> None:

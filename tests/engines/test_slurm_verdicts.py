@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Resources
 from holdfast.core.scheduling.blockers import BlockerKind
 from holdfast.core.scheduling.placement import ResourceAmount
+from holdfast.engines.base import LaunchSpec
 from holdfast.engines.slurm import SlurmEngine, SlurmOptions
 from holdfast.engines.slurm.reasons import WaitClass, classify_reason
 from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, read_all, sweep
@@ -43,8 +45,17 @@ WHOLE_NODE = Resources(cpu=8, memory=64 * MIB)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[SlurmCluster]:
-    with run_cluster(node_options="Feature=fast", more=PARTITIONS) as cluster:
+def broken_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """While this file exists, nodes cannot start jobs."""
+    return tmp_path_factory.mktemp("prolog") / "broken"
+
+
+@pytest.fixture(scope="module")
+def cluster(broken_nodes: Path) -> Iterator[SlurmCluster]:
+    prolog = broken_nodes.with_name("prolog")
+    prolog.write_text(f"#!/bin/sh\n[ ! -e {broken_nodes} ]\n")
+    prolog.chmod(0o755)
+    with run_cluster(node_options="Feature=fast", more=f"{PARTITIONS}\nProlog={prolog}") as cluster:
         yield cluster
 
 
@@ -84,6 +95,15 @@ async def find_number(cluster: SlurmCluster, rig: Rig, attempt_id: str) -> str:
     assert isinstance(rig.engine, SlurmEngine)
     name = rig.engine._names.make_name(attempt_id)
     return (await query(cluster, "squeue", "-h", "-t", "all", f"--name={name}", "-S", "-i", "-o", "%A")).split()[0]
+
+
+async def start_when_possible(rig: Rig, launch: LaunchSpec) -> None:
+    """Start it, as soon as slurmctld responds again."""
+    while True:
+        with suppress(EngineError):
+            if (await rig.engine.start(launch)).seen.alive:
+                return
+        await asyncio.sleep(0.05)
 
 
 async def wait_for_message(rig: Rig, attempt_id: str, words: str) -> Observation:
@@ -233,23 +253,28 @@ def test_a_node_that_dies_with_its_tasks_is_said_so(play: Any, cluster: SlurmClu
 def test_a_job_cancelled_for_a_number_that_was_given_twice_is_submitted_again(
     play: Any, cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    """slurmctld forgets a running job, gives its number to the next one, and the node cancels that."""
+    """slurmctld forgets a job, and gives its number to the next one, which the node of the first cancels."""
 
     async def scenario(rig: Rig) -> None:
         more = {"engine_options": {"partition": "short"}}
         await asyncio.to_thread(cluster.wait_for_save)
-        await rig.start_and_wait_for(b"up", "first", FOREVER, **more)
+        script = "echo up; until [ -e ~/go ]; do sleep 0.05; done"
+        await rig.start_and_wait_for(b"up", "first", script, **more)
         number = await find_number(cluster, rig, "first")
         await asyncio.to_thread(cluster.kill_controller)
+        (tmp_path / "shared/tasks/first/scratch/go").touch()
+        assert (await rig.end_of("first")).code == 0  # known by its files; the node keeps its number
         await asyncio.to_thread(cluster.start_controller)
         second = rig.launch("second", f"echo ran >>{tmp_path}/ran; exit 4", **more)
-        await rig.engine.start(second)
+        await start_when_possible(rig, second)
         assert await find_number(cluster, rig, "second") == number
+        again = await rig.end_of("second")
+        assert again.seen is ObservedState.ABSENT
+        rig.told.clear()
+        await asyncio.to_thread(cluster.resume_nodes)  # Slurm has drained it
+        await start_when_possible(rig, second)  # as the controller does
+        assert await find_number(cluster, rig, "second") != number
         ended = await rig.end_of("second")
-        while ended.seen is ObservedState.ABSENT:
-            rig.told.remove(ended)
-            seen = await rig.engine.start(second)
-            ended = await rig.end_of("second") if seen.seen.alive else seen
         assert (ended.seen, ended.code) == (ObservedState.EXITED, 4)
         assert (tmp_path / "ran").read_text() == "ran\n"
 
@@ -371,6 +396,45 @@ def test_a_held_job_says_how_it_is_released(play: Any, cluster: SlurmCluster, co
         assert "scontrol release" in (await wait_for_message(rig, "a", words)).message
         await query(cluster, "scontrol", "release", number)
         assert (await rig.end_of("a")).code == 7
+
+    play(scenario)
+
+
+def test_a_node_that_cannot_start_jobs_is_a_failed_start(play: Any, cluster: SlurmCluster, broken_nodes: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        ended = await rig.run("a", "echo ran")
+        assert (ended.seen, ended.cause, ended.started_at) == (ObservedState.LOST, Cause.LOST, None)
+        assert ended.message
+        assert await read_all(rig.log("a")) == b""
+
+    broken_nodes.touch()
+    try:
+        play(scenario)
+    finally:
+        broken_nodes.unlink()
+        cluster.resume_nodes()
+
+
+def test_a_job_that_slurm_could_not_start_and_holds_is_said_so(
+    play: Any, cluster: SlurmCluster, broken_nodes: Path
+) -> None:
+    """Only if an admin lets Slurm requeue the job: the engine does not."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.engine.start(rig.launch("a", "exit 6", engine_options={"partition": "closed"}))
+        number = await find_number(cluster, rig, "a")
+        broken_nodes.touch()
+        try:
+            await query(cluster, "scontrol", "update", f"jobid={number}", "requeue=1", "partition=main")
+            while "holds it" not in (seen := await rig.look("a")).message:
+                assert seen.seen.alive, seen
+                await asyncio.sleep(0.1)
+        finally:
+            broken_nodes.unlink()
+        assert await query(cluster, "squeue", "-h", "-j", number, "-o", "%r") == "launch failed requeued held"
+        await asyncio.to_thread(cluster.resume_nodes)
+        await query(cluster, "scontrol", "release", number)
+        assert (await rig.end_of("a")).code == 6
 
     play(scenario)
 

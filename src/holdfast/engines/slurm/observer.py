@@ -187,7 +187,6 @@ class SlurmObserver:
         if not facts.exists:
             return _observe_without_files(facts.attempt_id, job)
         if job is not None and self._was_cancelled_for_its_number(facts, job):
-            self.forget(facts.attempt_id)
             return Observation(attempt_id=facts.attempt_id, seen=ObservedState.ABSENT)
         accounted = self._find_accounted(facts) if job is None else None
         if accounted is not None:

@@ -103,6 +103,8 @@ class SlurmStarter:
         tasks = [TaskLocation(launch, self._observer.get_folder(launch.attempt_id).path) for launch in launches]
         try:
             await self.submit_job(name, tasks)
+            for launch in launches:
+                self._observer.forget(launch.attempt_id)  # what is known about an earlier submission
         except StartRefused:
             for launch in launches:
                 await self.delete_files(launch.attempt_id)
