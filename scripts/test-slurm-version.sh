@@ -28,7 +28,7 @@ configure_apt() {
     {
         echo "Dir \"$cache/\"; Dir::Etc \"etc/apt\"; Dir::State \"state\"; Dir::Cache \"packages\";"
         echo "Dir::State::status \"$cache/state/status\"; APT::Install-Recommends \"false\";"
-        echo 'APT::Sandbox::User "root";'
+        echo 'APT::Sandbox::User "root"; Acquire::Check-Valid-Until "false";' # a mirror may lag behind
     } >"$cache/apt.conf"
     export APT_CONFIG="$cache/apt.conf"
 }
