@@ -28,7 +28,7 @@ configure_apt() {
     {
         echo "Dir \"$cache/\"; Dir::Etc \"etc/apt\"; Dir::State \"state\"; Dir::Cache \"packages\";"
         echo "Dir::State::status \"$cache/state/status\"; APT::Install-Recommends \"false\";"
-        echo 'APT::Sandbox::User "root";'
+        echo 'APT::Sandbox::User "root"; Acquire::Check-Valid-Until "false";' # a mirror may lag behind
     } >"$cache/apt.conf"
     export APT_CONFIG="$cache/apt.conf"
 }
@@ -55,7 +55,9 @@ unpack_packages() {
 write_commands() {
     mkdir -p "$cache/bin"
     for name in $programs; do
-        printf '#!/bin/sh\nexec chroot %s %s "$@"\n' "'$root'" "$name" >"$cache/bin/$name"
+        path=/usr/bin/$name # not by PATH: a test may put a command of its own before it
+        [ -e "$root$path" ] || path=/usr/sbin/$name
+        printf '#!/bin/sh\nexec chroot %s %s "$@"\n' "'$root'" "$path" >"$cache/bin/$name"
         chmod 755 "$cache/bin/$name"
     done
 }
@@ -66,7 +68,6 @@ if [ ! -e "$cache/complete" ]; then
     # shellcheck disable=SC2086 # a list of packages
     apt-get -q -y --download-only install $packages
     unpack_packages
-    write_commands
     rm -rf "$cache/packages" "$cache/state"
     touch "$cache/complete"
 fi
@@ -75,6 +76,7 @@ if [ "${HOLDFAST_SLURM_MOUNTED:-}" != "$suite" ]; then
     HOLDFAST_SLURM_MOUNTED=$suite exec unshare --mount --propagation private sh scripts/test-slurm-version.sh "$suite" "$@"
 fi
 
+write_commands
 for path in /dev /proc /sys /tmp; do
     mkdir -p "$root$path"
     mount --rbind "$path" "$root$path"

@@ -132,8 +132,8 @@ class SlurmCluster:
         self._munge = self.spawn([*command, *paths.values()], "munged.out")
         wait_until((self.folder / "munge.sock").exists, self.folder)
 
-    def _spawn_controller(self) -> None:
-        self._controller = self.spawn(["slurmctld", "-D", "-f", str(self.conf)], "slurmctld.out")
+    def _spawn_controller(self, *options: str) -> None:
+        self._controller = self.spawn(["slurmctld", "-D", *options, "-f", str(self.conf)], "slurmctld.out")
 
     def spawn(self, command: list[str], log_name: str, **variables: str) -> subprocess.Popen[bytes]:
         env = {**self.env, **variables}
@@ -165,8 +165,8 @@ class SlurmCluster:
         self._controller.kill()
         self._controller.wait()
 
-    def start_controller(self) -> None:
-        self._spawn_controller()
+    def start_controller(self, *options: str) -> None:
+        self._spawn_controller(*options)
         wait_until(self.responds, self.folder)
 
     def kill_node(self, node: str) -> None:

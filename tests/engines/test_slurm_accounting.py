@@ -182,7 +182,7 @@ def forget_jobs(cluster: AccountedCluster, names: list[str]) -> None:
     cluster.kill_controller()
     for path in (cluster.folder / "state").glob("job_state*"):
         path.unlink()
-    cluster.start_controller()
+    cluster.start_controller("-i")  # although files are missing
 
 
 async def end_unseen(

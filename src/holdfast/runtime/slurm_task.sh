@@ -185,18 +185,30 @@ read_number() {
     done
 }
 
-# Memory of the step without the file cache, which the kernel reclaims; and its limit. The group of a process is below
-# that of its step.
+# The lowest limit of the group and those above it, up to that of the job. Slurm limits the step in version 1, the group
+# `user` below it in version 2, and the job in both.
+read_memory_limit() {
+    _holdfast_limit=-
+    _holdfast_parent=$_holdfast_group
+    while :; do
+        read_number "$_holdfast_parent/memory.limit_in_bytes" "$_holdfast_parent/memory.max"
+        if [ "$_holdfast_value" != - ]; then
+            [ "$_holdfast_limit" != - ] && [ "$_holdfast_limit" -le "$_holdfast_value" ] || _holdfast_limit=$_holdfast_value
+        fi
+        case $_holdfast_parent in */job_*/*) _holdfast_parent=${_holdfast_parent%/*} ;; *) return 0 ;; esac
+    done
+}
+
+# Memory of the task without the file cache, which the kernel reclaims; and its limit. The group of a process may be below
+# that of the task.
 read_group_memory() {
     _holdfast_memory=-
     _holdfast_limit=-
     [ -n "$_holdfast_group" ] || return 0
+    read_memory_limit
     _holdfast_step=${_holdfast_group%/task_*}
-    _holdfast_step=${_holdfast_step%/user}
     _holdfast_prefix=
     [ ! -e "$_holdfast_step/memory.limit_in_bytes" ] || _holdfast_prefix=total_ # version 1: with the groups below
-    read_number "$_holdfast_step/memory.limit_in_bytes" "$_holdfast_step/memory.max"
-    _holdfast_limit=$_holdfast_value
     read_number "$_holdfast_step/memory.usage_in_bytes" "$_holdfast_step/memory.current"
     [ "$_holdfast_value" != - ] || return 0
     _holdfast_memory=$_holdfast_value
