@@ -74,6 +74,11 @@ def test_a_job_gets_the_options_of_the_settings_and_of_its_group(server: Server)
     assert run(server, write_job(group="lab", slurm={"partition": "gpu"}))["Partition"] == "gpu"
 
 
+def test_the_capacity_is_that_of_all_partitions(server: Server) -> None:
+    (node,) = server.get("/capacity").json()["nodes"]
+    assert (node["cpu"], len(node["gpus"])) == (24, 6)
+
+
 def test_an_openpai_file_runs_where_its_sku_type_is(server: Server) -> None:
     role = {"dockerImage": "img", "resourcePerInstance": {"cpu": 2, "memoryMB": 128, "gpu": 2}, "commands": [SHOW]}
     job = {

@@ -128,21 +128,16 @@ _HOLD_UNION_KIND = make_union_kind(
 )
 HOLD_KIND: FieldKind[Hold] = FieldKind(_read_hold, _HOLD_UNION_KIND.schema)
 
-# Engine -> options for the system behind it; the key of the job file has the name of the engine.
-ENGINE_OPTION_KINDS = {
-    "slurm": make_object_kind(
-        {
-            "partition": FieldSpec(rules.ENGINE_OPTION_KIND, "Partition, or several separated by commas."),
-            "account": FieldSpec(rules.ENGINE_OPTION_KIND, "Account that is charged."),
-            "qos": FieldSpec(rules.ENGINE_OPTION_KIND, "Quality of service."),
-            "constraint": FieldSpec(rules.ENGINE_OPTION_KIND, "Features that its nodes must have."),
-            "reservation": FieldSpec(rules.ENGINE_OPTION_KIND, "Reservation whose nodes it uses."),
-            "gres": FieldSpec(
-                rules.ENGINE_OPTION_KIND, "Generic resources of each task; its GPUs count as resources.gpu."
-            ),
-        }
-    )
+SLURM_KEYS = {
+    "partition": FieldSpec(rules.ENGINE_OPTION_KIND, "Partition, or several separated by commas."),
+    "account": FieldSpec(rules.ENGINE_OPTION_KIND, "Account that is charged."),
+    "qos": FieldSpec(rules.ENGINE_OPTION_KIND, "Quality of service."),
+    "constraint": FieldSpec(rules.ENGINE_OPTION_KIND, "Features that its nodes must have."),
+    "reservation": FieldSpec(rules.ENGINE_OPTION_KIND, "Reservation whose nodes it uses."),
+    "gres": FieldSpec(rules.ENGINE_OPTION_KIND, "Generic resources of each task; its GPUs count as resources.gpu."),
 }
+# Engine -> options for the system behind it; the key of the job file has the name of the engine.
+ENGINE_OPTION_KINDS = {"slurm": make_object_kind(SLURM_KEYS)}
 
 _ENV_KIND = make_map_kind(ENV_VALUE_KIND, name=ENV_NAME_KIND, most=rules.MAX_VARIABLES, empty="")
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from holdfast.core.job import Hold
+from holdfast.core.job import Hold, Role
 from holdfast.core.messages import msg
 from holdfast.core.notifications import NotifySpec
+from holdfast.core.slurm_options import QUEUE_OPTION_NAMES, SLURM_ENGINE
 
 from .fields import FieldKind, Fields, FieldSpec, FieldValue, InvalidValue, build_name_hint
-from .holdfast_keys import HOLD_KIND
+from .holdfast_keys import HOLD_KIND, SLURM_KEYS
 from .kinds import (
     BOOLEAN_KIND,
     DURATION_KIND,
@@ -42,6 +43,10 @@ _HOLDFAST_KIND = make_object_kind(
         "grace": FieldSpec(DURATION_KIND, msg("Time between SIGTERM and SIGKILL when a task is stopped.")),
         "notify": FieldSpec(NOTIFY_KIND, msg("Notifications for the job.")),
         "engine": FieldSpec(ENGINE_KIND, msg("Engine that runs the job, such as docker.")),
+        SLURM_ENGINE: FieldSpec(
+            make_object_kind({name: SLURM_KEYS[name] for name in QUEUE_OPTION_NAMES}),  # gres: that of the SKU type
+            msg("Options for Slurm, if its engine runs the job."),
+        ),
     }
 )
 
@@ -55,6 +60,7 @@ class OpenpaiExtras:
     grace: timedelta | None = None
     notify: tuple[NotifySpec, ...] = ()
     engine: str = ""
+    slurm: dict[str, str] = field(default_factory=dict)
     plugins: list[dict[str, Any]] = field(default_factory=list)
     storages: list[dict[str, Any]] | None = None  # None: not requested; []: the user's default ones
 
@@ -78,12 +84,18 @@ def read_holdfast_extras(fields: Fields, extras: OpenpaiExtras) -> None:
     ours = fields.read_optional("holdfast", _HOLDFAST_KIND, {})
     extras.hold = ours.get("hold")
     extras.engine = ours.get("engine", "")
+    extras.slurm = ours.get(SLURM_ENGINE, {})
     extras.time_limit = timedelta(0) if ours.get("time_limit") is NONE_KEYWORD else ours.get("time_limit")
     extras.grace = ours.get("grace")
     mails = fields.get_field("jobStatusChangeNotification")
     extras.notify = merge_notify(
         [*(mails.apply_reader(read_status_mails, ()) if mails else ()), *ours.get("notify", ())]
     )
+
+
+def add_slurm_options(roles: Iterable[Role], extras: OpenpaiExtras) -> tuple[Role, ...]:
+    options = {SLURM_ENGINE: extras.slurm} if extras.slurm else {}
+    return tuple(replace(role, engine_options=options) for role in roles)
 
 
 def _read_scheduler_priority(at: FieldValue, roles: Collection[str]) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.core.codec import MASK, mask_values
 from holdfast.core.job import DEFAULT_GROUP, MIB, Job, JobFormat, Role
+from holdfast.core.slurm_options import QUEUE_OPTION_NAMES, SLURM_ENGINE
 
 from .holds import render_hold
 from .notify import render_notify
@@ -267,5 +268,16 @@ def _build_holdfast_extras(job: Job) -> dict[str, Any]:
         "grace": None if job.grace is None else format_duration(job.grace),
         "notify": render_notify(job.notify) if job.notify else None,
         "engine": job.engine or None,
+        SLURM_ENGINE: _collect_slurm_options(job) or None,
     }
     return {key: value for key, value in written.items() if value is not None}
+
+
+def _collect_slurm_options(job: Job) -> dict[str, str]:
+    """Return the options that all roles share; OpenPAI's files have no place for others."""
+    first, *others = (role.engine_options.get(SLURM_ENGINE, {}) for role in job.roles)
+    return {
+        name: first[name]
+        for name in QUEUE_OPTION_NAMES
+        if name in first and all(other.get(name) == first[name] for other in others)
+    }

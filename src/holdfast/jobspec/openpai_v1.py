@@ -19,7 +19,7 @@ from . import rules
 from .defaults import Defaults
 from .fields import FieldKind, Fields, FieldValue
 from .kinds import check_count, check_name, make_integer_kind, make_map_kind, make_text_kind
-from .openpai_extras import OpenpaiExtras, read_holdfast_extras
+from .openpai_extras import OpenpaiExtras, add_slurm_options, read_holdfast_extras
 from .openpai_v2 import add_standard_ports
 
 _JOB_NAME_KIND = make_text_kind(
@@ -81,13 +81,14 @@ def read_openpai_v1_job(root: FieldValue, defaults: Defaults) -> Job:
     _warn_about_ignored_fields(top)
     job = Job(
         name=name,
-        roles=tuple(role for role, _ in roles.values()),
+        roles=add_slurm_options((role for role, _ in roles.values()), extras),
         group=_read_group(top, defaults),
         max_retries=top.read_optional("retryCount", _RETRIES_KIND, 0),
         hold=extras.hold or hold,  # it can specify a duration
         time_limit=extras.time_limit,
         grace=extras.grace,
         notify=extras.notify,
+        engine=extras.engine,
         dialect=JobFormat.OPENPAI_V1,
         extras={"openpai": {"protocol": 1, "config": root.node.to_plain(), **({"paths": paths} if paths else {})}},
     )

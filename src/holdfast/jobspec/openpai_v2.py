@@ -33,7 +33,7 @@ from .kinds import (
     make_map_kind,
     make_text_kind,
 )
-from .openpai_extras import OpenpaiExtras, read_extras
+from .openpai_extras import OpenpaiExtras, add_slurm_options, read_extras
 from .openpai_prerequisites import (
     LABEL_KIND,
     NAME_KIND,
@@ -95,7 +95,7 @@ def read_openpai_v2_job(root: FieldValue, defaults: Defaults) -> Job:
     secrets = dict(top.read_optional("secrets", rules.SECRETS_KIND, {}))
     job = Job(
         name=name,
-        roles=roles,
+        roles=add_slurm_options(roles, extras),
         group=_read_group(top, defaults),
         description=top.read_optional("description", rules.DESCRIPTION_KIND, ""),
         gang=extras.gang,
