@@ -191,6 +191,17 @@ def test_a_full_cluster_leaves_the_result_unknown(play: Any, cluster: SlurmClust
     play(scenario, partition="short")
 
 
+def test_an_engine_that_closes_during_a_probe_leaves_no_job(play: Any, cluster: SlurmCluster) -> None:
+    before = count_probes(cluster)
+
+    async def scenario(rig: Rig, engine: SlurmEngine) -> None:
+        while count_probes(cluster) == before:
+            await asyncio.sleep(0.01)
+
+    play(scenario, probe_delay=0.0)
+    wait_until(lambda: not cluster.query("squeue", "-h", "-o", "%j").strip(), cluster.folder)
+
+
 def test_a_partition_of_the_settings_that_does_not_exist_is_said(play: Any) -> None:
     async def scenario(rig: Rig, engine: SlurmEngine) -> None:
         await engine.complete_checks()

@@ -204,9 +204,10 @@ async def _end_process(process: asyncio.subprocess.Process, *, gently: bool) -> 
             process.terminate()
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), _TERM_TIMEOUT)
-                return
-        process.kill()
+        if process.returncode is None:
+            process.kill()
     await process.wait()
+    process._transport.close()  # type: ignore[attr-defined]  # else its pipes stay open until it is collected
 
 
 def _open_text(text: str) -> int:

@@ -152,7 +152,7 @@ class SlurmEngine:
         self._background.start(run_supervised("slurm-queue", self._watch_tasks))
         self._background.start(run_supervised("slurm-logs", self._watch_logs))
         self._background.start(run_supervised("slurm-nodes", self._watch_nodes))
-        self._background.start(run_supervised("slurm-probe", self._probe.watch))
+        self._probe.start()
 
     async def _open_folders(self) -> None:
         """Use the shared folder; while it cannot be used, `_watch_nodes` tries again and the probe says why."""
@@ -180,6 +180,7 @@ class SlurmEngine:
             return
         self._is_open = False
         self._revived.close()
+        await self._probe.close()
         await self._sessions.close()
         self._background.cancel()
         await self._queue.close()

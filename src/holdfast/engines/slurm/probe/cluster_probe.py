@@ -27,6 +27,7 @@ from holdfast.engines.embedded.task_folder import read_file_range
 from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.start_refusal import StartRefused
 from holdfast.engines.task_program import TaskFile
+from holdfast.supervision import run_supervised
 
 from ..cluster import Cluster
 from ..commands import SlurmCommands, SubmissionRefused
@@ -91,6 +92,7 @@ class ClusterProbe:
         self._loaded = False
         self._lock = asyncio.Lock()
         self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -124,7 +126,16 @@ class ClusterProbe:
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    async def watch(self) -> None:
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(run_supervised("slurm-probe", self._watch))
+
+    async def close(self) -> None:
+        """End a probe in progress; it leaves no job."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _watch(self) -> None:
         """Check what is due, for as long as the engine is open."""
         delay = self._options.probe_delay
         while True:
@@ -205,7 +216,8 @@ class ClusterProbe:
         try:
             return await self._run_probe(partition, folder, token)
         finally:
-            await self._run_in_thread(lambda: remove_tree(str(folder)))
+            with suppress(EngineError):  # the engine is closed: a cancellation must not be lost
+                await self._run_in_thread(lambda: remove_tree(str(folder)))
 
     async def _run_probe(self, partition: str, folder: Path, token: str) -> ProbeResult:
         began = time.time()
