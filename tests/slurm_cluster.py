@@ -144,10 +144,13 @@ class SlurmCluster:
     def start_node(self, node: str) -> None:
         """Start the daemon again, and wait until the node responds."""
         self._nodes[node] = self._spawn_node(node)
-        wait_until(lambda: self._read_node_state(node) in ("idle", "mixed", "allocated"), self.folder)
+        wait_until(lambda: self._is_node_ready(node), self.folder)
 
-    def _read_node_state(self, node: str) -> str:
-        return next(iter(self.query("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()), "")
+    def _is_node_ready(self, node: str) -> bool:
+        state = next(iter(self.query("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()), "")
+        if state.startswith("drain"):  # Slurm drains a node that failed to report the end of a job: an admin resumes it
+            self.query("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        return state in ("idle", "mixed", "allocated", "completing")
 
     def _spawn_node(self, node: str) -> subprocess.Popen[bytes]:
         return self._spawn(["slurmd", "-D", "-N", node, "-f", str(self.conf)], f"slurmd-{node}.out")
