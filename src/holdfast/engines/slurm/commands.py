@@ -10,12 +10,11 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 
 from holdfast.core.errors import EngineError, sanitize_output
 from holdfast.core.messages import msg
 
+from .command_process import CommandResult, CommandRunner
 from .jobs import (
     NODE_FORMAT,
     QUEUE_FORMAT,
@@ -42,20 +41,18 @@ class SubmissionRefused(Exception):
     """Slurm does not accept the job; the text is Slurm's."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
-    code: int
-    out: str
-    error: str
-
-
 class SlurmCommands:
     def __init__(self, conf: str, prefix: str) -> None:
         self._prefix = prefix
+        self._runner = CommandRunner()
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._env = {"PATH": os.defpath, **kept, "LC_ALL": "C"}
         if conf:
             self._env["SLURM_CONF"] = conf
+
+    def close(self) -> None:
+        """End the threads that start commands. Blocking."""
+        self._runner.close()
 
     async def list_jobs(self) -> dict[str, list[QueuedJob]]:
         """Return all jobs of this installation that Slurm remembers, by name."""
@@ -135,40 +132,12 @@ class SlurmCommands:
 
     async def _run(self, command: Sequence[str], text: str = "", timeout: float = _TIMEOUT) -> CommandResult:
         env = {**self._env, "SLURM_TIME_FORMAT": "%s"} if command[0] == "squeue" else self._env
-        stdin = _open_text(text)  # not a pipe: a command may exit before it reads
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=stdin,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=env,
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise _make_start_error(command[0], error) from error
-        finally:
-            os.close(stdin)
-        try:
-            async with asyncio.timeout(timeout):
-                out, err = await process.communicate()
+            return await self._runner.run(command, env, text, timeout)
         except TimeoutError as error:
             raise SlurmUnavailable(msg("{command} did not finish in time", command=command[0])) from error
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        return CommandResult(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
-
-
-def _open_text(text: str) -> int:
-    """Return a descriptor from which a command can read the text."""
-    fd = os.memfd_create("input")
-    os.write(fd, text.encode())
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+        except OSError as error:
+            raise _make_start_error(command[0], error) from error
 
 
 def _make_start_error(command: str, error: OSError) -> SlurmUnavailable:
