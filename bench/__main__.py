@@ -20,6 +20,7 @@ MEASUREMENTS = (
     "submit",
     "throughput",
     "docker",
+    "slurm",
     "logs",
     "scale",
     "portal",

@@ -138,7 +138,7 @@ def _measure_follow_delay(server: BenchServer, options: Options) -> list[Row]:
     job = server.submit_job(CLOCK_JOB.format(count=count))
     delays = []
     with server.connect() as connection:
-        for text, received_at in _read_events(connection, job):
+        for text, received_at in read_events(connection, job):
             delays += [(received_at - float(line)) * 1000 for line in text.splitlines() if line]
     if len(delays) != count:
         raise RuntimeError(f"{len(delays)} of {count} lines were followed")
@@ -147,7 +147,7 @@ def _measure_follow_delay(server: BenchServer, options: Options) -> list[Row]:
     return [Row("logs: follow delay, p95", percentile(counted_delays, 95), "ms", below(200), note)]
 
 
-def _read_events(connection: Connection, job: str) -> list[tuple[str, float]]:
+def read_events(connection: Connection, job: str) -> list[tuple[str, float]]:
     """Follow a log to its end. Return the text of each event, with the time of its arrival."""
     events, incomplete = [], b""
     for chunk in connection.iter_stream(f"/jobs/{job}/log/follow"):

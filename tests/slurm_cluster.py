@@ -58,7 +58,7 @@ GRES_CONF = "Name=gpu Type=a100 File={folder}/gpu[0-1]\n"  # plain files: Slurm 
 PLAIN = "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none"
 CGROUPS = "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup"
 NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
-_USABLE_STATES = ("idle", "mixed", "allocated")
+_USABLE_STATES = ("idle", "mixed", "allocated", "completing")
 CGROUP_CONF = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainRAMSpace=yes\n"
 
 
@@ -184,15 +184,18 @@ class SlurmCluster:
     def resume_nodes(self) -> None:
         """Use all nodes again, also those that Slurm has drained."""
         self.query("scontrol", "update", "nodename=n[1-3]", "state=resume")
-        wait_until(lambda: all(self._read_node_state(node) in _USABLE_STATES for node in NODES), self.folder)
+        wait_until(lambda: all(map(self._is_node_ready, NODES)), self.folder)
 
     def start_node(self, node: str, mount: str = "") -> None:
         """Start the daemon again, and wait until the node responds. `mount`: a command that changes its mounts."""
         self._nodes[node] = self._spawn_node(node, mount)
-        wait_until(lambda: self._read_node_state(node) in _USABLE_STATES, self.folder)
+        wait_until(lambda: self._is_node_ready(node), self.folder)
 
-    def _read_node_state(self, node: str) -> str:
-        return next(iter(self.query("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()), "")
+    def _is_node_ready(self, node: str) -> bool:
+        state = next(iter(self.query("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()), "")
+        if state.startswith("drain"):  # Slurm drains a node that failed to report the end of a job: an admin resumes it
+            self.query("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        return state in _USABLE_STATES
 
     def _spawn_node(self, node: str, mount: str = "") -> subprocess.Popen[bytes]:
         command = ["slurmd", "-D", "-N", node, "-f", str(self.conf)]

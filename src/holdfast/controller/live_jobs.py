@@ -16,6 +16,7 @@ from holdfast.store.jobs import records as job_rows
 
 from .debuggers import JobDebuggers
 from .holds import HoldLimits
+from .start_reports import StartReports
 
 MIN_PLAN_INTERVAL = 1.0  # minimum seconds between plans of a job whose time does not count
 MAX_TIMER_INTERVAL = 3600.0  # seconds; maximum of a timer
@@ -50,6 +51,7 @@ class LiveJob:
     failed_starts: set[str] = field(default_factory=set)  # attempts with a reported failure
     unsaved_events: list[NewEvent] = field(default_factory=list)  # to be saved with the next change
     debuggers: JobDebuggers = field(default_factory=JobDebuggers)
+    start_reports: StartReports = field(default_factory=StartReports)
 
     def begin_round(self) -> JobRound:
         """Move the collected changes to a round; new ones go to the next."""

@@ -466,6 +466,7 @@ class Controller:
             live.began = None
             live.debuggers.clear()
             live.failed_starts.clear()
+        live.start_reports.record_events(after, work.events)
         acknowledge_requests(work.acknowledgements)
         if after.state is not work.before.state:
             live.state_changed.set()

@@ -55,6 +55,7 @@ class Planner:
             requests=() if decision else work.requests,
             elapsed=_compute_elapsed_time(work.live),
             chance=random.random(),  # noqa: S311 - spreads retries, guards nothing
+            progress=work.live.start_reports.build_progress(snapshot.attempt),
         )
         work.plans.append(result)
         work.events.extend(result.events)

@@ -105,6 +105,7 @@ class TaskObservationHandler:
         if live is None:
             return
         live.seen[observation.attempt_id] = observation
+        live.start_reports.record_observation(observation)
         if observation.elapsed is not None:
             began = asyncio.get_running_loop().time() - observation.elapsed
             live.began = began if live.began is None else min(live.began, began)

@@ -21,6 +21,11 @@ take_claim() {
     set +C
 }
 
+# Tells the server to look at this task soon. `true`, since a shell exits if it cannot redirect `:`.
+report_change() {
+    { true >"$_holdfast_folder/../../changes/${_holdfast_folder##*/}"; } 2>/dev/null
+}
+
 # Listening ports of this node, as ":PORT" in hexadecimal digits.
 list_used_ports() {
     for _holdfast_file in /proc/net/tcp /proc/net/tcp6; do
@@ -145,6 +150,9 @@ fill_in_addresses() {
 write_heartbeat() {
     trap '' TERM INT HUP QUIT USR1 USR2 ALRM
     IFS=' ' read -r _holdfast_self _ </proc/self/stat
+    IFS=' ' read -r _holdfast_now _ </proc/uptime
+    echo "$_holdfast_now" >"$_holdfast_folder/report/heartbeat"
+    sleep 0.3 # a short task measures its usage only at its end
     while kill -0 "$$" 2>/dev/null; do
         IFS=' ' read -r _holdfast_now _ </proc/uptime
         echo "$_holdfast_now" >"$_holdfast_folder/report/heartbeat"
@@ -222,6 +230,14 @@ read_group_memory() {
     [ "$_holdfast_memory" -ge 0 ] || _holdfast_memory=0
 }
 
+read_page_size() {
+    _holdfast_page_size=4096
+    while IFS=' ' read -r _holdfast_key _holdfast_value _; do
+        [ "$_holdfast_key" != KernelPageSize: ] || break
+    done 2>/dev/null </proc/self/smaps || return 0
+    case $_holdfast_value in '' | *[!0-9]*) ;; *) _holdfast_page_size=$((_holdfast_value * 1024)) ;; esac
+}
+
 # write_usage PID: the processor time, memory and number of the processes below this shell, without those below PID. It
 # starts no process for it. Processes that left the tree, such as daemons, are not counted.
 write_usage() {
@@ -241,7 +257,12 @@ write_usage() {
     read_group_memory 2>/dev/null
     IFS=' ' read -r _holdfast_now _ </proc/uptime
     _holdfast_line="$_holdfast_now $_holdfast_ticks $_holdfast_count $((_holdfast_pages * _holdfast_page_size))"
-    echo "$_holdfast_line $_holdfast_memory $_holdfast_limit" >"$_holdfast_folder/report/usage.draft"
+    _holdfast_line="$_holdfast_line $_holdfast_memory $_holdfast_limit"
+    if [ ! -e "$_holdfast_folder/report/usage" ]; then # short tasks start one process less
+        echo "$_holdfast_line" >"$_holdfast_folder/report/usage"
+        return
+    fi
+    echo "$_holdfast_line" >"$_holdfast_folder/report/usage.draft"
     mv -f "$_holdfast_folder/report/usage.draft" "$_holdfast_folder/report/usage"
 }
 
@@ -273,15 +294,19 @@ unset LC_ALL ENVIRONMENT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_ST
     SLURM_TASK_PID SLURM_GTIDS SLURM_LAUNCH_NODE_IPADDR SLURM_EXPORT_ENV SLURM_OPEN_MODE SLURM_JOB_DEPENDENCY \
     SLURM_TASKS_PER_NODE SLURM_DISTRIBUTION SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU SLURM_UMASK OLDPWD TMPDIR
 find_memory_group
-_holdfast_page_size=$(getconf PAGESIZE 2>/dev/null || echo 4096)
+read_page_size
 write_heartbeat "$1" </dev/null >/dev/null 2>&1 &
 _holdfast_heartbeat=$!
 fill_in_addresses
-(umask 077 && export -p >"$_holdfast_folder/report/variables") # for sessions; those of the task are not among them yet
+umask 077
+export -p >"$_holdfast_folder/report/variables" # for sessions; those of the task are not among them yet
+umask 022
 trap : TERM
+report_change
 /bin/sh "$_holdfast_folder/runner" </dev/null
 _holdfast_code=$?
 record_memory_kills
 kill -9 "$_holdfast_heartbeat"
 write_usage "$_holdfast_heartbeat"
+report_change
 exit "$_holdfast_code"

@@ -44,6 +44,7 @@ class PlanBuilder:
         self.events: list[NewEvent] = []
         self.ended: JobAttempt | None = None
         self.held_now = 0  # by this plan
+        self.report_at: datetime | None = None  # when a change is reported that was not yet
 
     def finish_task(self, i: int, task: TaskAttempt, reason: Exit, at: datetime | None = None) -> None:
         state = _END_STATES[reason.kind]
@@ -127,6 +128,8 @@ class PlanBuilder:
         waits += [hold.until - self.now for hold in held if hold]
         warned = [compute_warning_time(hold.since, hold.until) for hold in held if hold and not hold.warned]
         waits += [at - self.now for at in warned if at is not None]
+        if self.report_at:
+            waits.append(self.report_at - self.now)
         if self.after.retry_at:
             waits.append(self.after.retry_at - self.now)
         limited = self.after.attempt_started_at and not self.after.outcome and self.has_working_tasks()

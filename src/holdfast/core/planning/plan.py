@@ -31,6 +31,7 @@ from .hold_plan import (
     update_held_state,
     warn_before_expiry,
 )
+from .start_progress import StartProgress, count_messages, report_start_progress
 from .steps import JobPolicy, Plan, StopStep
 from .task_requests import build_task_attempts, is_retry_due
 
@@ -45,13 +46,16 @@ def plan_job(
     requests: Sequence[HoldRequest] = (),
     elapsed: timedelta | None = None,
     chance: float = 0.0,
+    progress: StartProgress | None = None,
 ) -> Plan:
-    """`elapsed`: run time of the attempt, monotonic. `chance` in [0, 1) is for retry delays. `requests`: of users."""
+    """`elapsed`: run time of the attempt, monotonic. `chance` in [0, 1) is for retry delays. `requests`: of users.
+    `progress`: of all tasks that wait in the engine; None: as in `seen`."""
     if snapshot.state.final:
         return Plan(after=snapshot)
     work = PlanBuilder(snapshot, now, policy, chance)
     _start_next_attempt(work)
     _apply_observations(work, seen)
+    report_start_progress(work, progress or StartProgress(counts=count_messages(seen.values())))
     _apply_placement(work, decision)
     apply_hold_requests(work, requests)
     _apply_stop(work)
@@ -191,8 +195,6 @@ def _apply_observation(work: PlanBuilder, i: int, task: TaskAttempt, observation
         hold_or_stop_failed_task(work, i, _mark_started(work, i, task, observation), observation)
     elif seen is ObservedState.UNREACHABLE:
         _apply_unreachable(work, observation)
-    elif seen in (ObservedState.QUEUED, ObservedState.STARTING):
-        _report_start_progress(work, task, observation)
     elif seen is ObservedState.RUNNING:
         task = _mark_started(work, i, task, observation)
     if seen.alive and task.stop is not None and task.held is None and seen is not ObservedState.HELD:
@@ -209,13 +211,6 @@ def _apply_unreachable(work: PlanBuilder, observation: Observation) -> None:
 def _mark_reachable(work: PlanBuilder) -> None:
     if work.after.state is JobState.UNKNOWN:
         work.change_state(StateChange.START, "reachable", "Running")
-
-
-def _report_start_progress(work: PlanBuilder, task: TaskAttempt, observation: Observation) -> None:
-    """Show what the engine does with an accepted task, or what it waits for there."""
-    if observation.message and work.after.state is JobState.PREPARING and work.after.message != observation.message:
-        work.after = replace(work.after, message=observation.message)
-        work.add_event("starting", observation.message, task)
 
 
 def _record_machine(work: PlanBuilder, i: int, task: TaskAttempt, observation: Observation) -> TaskAttempt:

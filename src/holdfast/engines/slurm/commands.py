@@ -10,13 +10,12 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.core.errors import EngineError, sanitize_output
 from holdfast.core.messages import msg
 
+from .command_process import CommandResult, CommandRunner
 from .jobs import (
     NODE_FORMAT,
     QUEUE_FORMAT,
@@ -34,7 +33,6 @@ from .running_jobs import RUNNING_FORMAT, RUNNING_STATES, RunningJob, parse_runn
 
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
-_TERM_TIMEOUT = 3.0  # seconds for srun to end its job
 _ADDRESS_PATTERN = re.compile(r" NodeAddr=(\S+)")
 _KEPT_VARIABLES = ("PATH", "HOME", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH")
 
@@ -47,16 +45,10 @@ class SubmissionRefused(Exception):
     """Slurm does not accept the job; the text is Slurm's."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
-    code: int
-    out: str
-    error: str
-
-
 class SlurmCommands:
     def __init__(self, conf: str, prefix: str) -> None:
         self._prefix = prefix
+        self._runner = CommandRunner()
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._env = {"PATH": os.defpath, **kept, "LC_ALL": "C"}
         if conf:
@@ -66,6 +58,10 @@ class SlurmCommands:
     def path(self) -> str:
         """Where the commands are looked up."""
         return self._env["PATH"]
+
+    def close(self) -> None:
+        """End the threads that start commands. Blocking."""
+        self._runner.close()
 
     async def list_jobs(self) -> dict[str, list[QueuedJob]]:
         """Return all jobs of this installation that Slurm remembers, by name."""
@@ -171,51 +167,12 @@ class SlurmCommands:
 
     async def _run(self, command: Sequence[str], text: str = "", timeout: float = _TIMEOUT) -> CommandResult:
         env = {**self._env, "SLURM_TIME_FORMAT": "%s"} if command[0] == "squeue" else self._env
-        stdin = _open_text(text)  # not a pipe: a command may exit before it reads
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=stdin,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=env,
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise _make_start_error(command[0], error) from error
-        finally:
-            os.close(stdin)
-        try:
-            async with asyncio.timeout(timeout):
-                out, err = await process.communicate()
+            return await self._runner.run(command, env, text, timeout, gently=command[0] == "srun")
         except TimeoutError as error:
             raise SlurmUnavailable(msg("{command} did not finish in time", command=command[0])) from error
-        finally:
-            if process.returncode is None:
-                await _end_process(process, gently=command[0] == "srun")
-        return CommandResult(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
-
-
-async def _end_process(process: asyncio.subprocess.Process, *, gently: bool) -> None:
-    """`gently`: a killed srun would leave its job behind."""
-    with suppress(ProcessLookupError):
-        if gently:
-            process.terminate()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _TERM_TIMEOUT)
-        if process.returncode is None:
-            process.kill()
-    await process.wait()
-    process._transport.close()  # type: ignore[attr-defined]  # else its pipes stay open until it is collected
-
-
-def _open_text(text: str) -> int:
-    """Return a descriptor from which a command can read the text."""
-    fd = os.memfd_create("input")
-    os.write(fd, text.encode())
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+        except OSError as error:
+            raise _make_start_error(command[0], error) from error
 
 
 def _make_start_error(command: str, error: OSError) -> SlurmUnavailable:

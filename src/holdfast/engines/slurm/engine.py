@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -45,6 +46,7 @@ from holdfast.engines.queue_waits import QueueWait
 from holdfast.engines.start_refusal import StartRefused, make_refusal_observation
 from holdfast.supervision import run_supervised
 
+from .changed_tasks import ChangedTasks
 from .cluster import Cluster
 from .commands import SlurmCommands, SlurmUnavailable
 from .jobs import list_duplicates
@@ -67,8 +69,10 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_THREAD_COUNT = 4
-_PAUSE_FACTOR = 5  # pause between two looks at the files of all tasks, in multiples of the time that one takes
+_THREAD_COUNT = 8
+_PAUSE_FACTOR = 20  # pause between two looks at the files of all tasks, in multiples of the time that one takes
+_CALM_CHANGE_INTERVAL = 0.5  # seconds between two looks for changes while no task starts or ends
+_LOG_PAUSE_FACTOR = 5  # pause between two looks at the logs that are followed, in the same way
 _RETRY_INTERVAL = 5.0  # seconds between two looks at the nodes while Slurm does not respond
 
 
@@ -102,6 +106,7 @@ class SlurmEngine:
         self._background = BackgroundTasks()
         options = self._options
         self._queue = QueueWatch(self._commands, options.min_interval, options.calm_interval, self._handle_health)
+        self._changes = ChangedTasks(self._task_folders.home)
         self._observer = SlurmObserver(
             options, self._names, self._task_folders, self._commands, self._queue, self._tasks, self._run_in_thread
         )
@@ -171,6 +176,7 @@ class SlurmEngine:
         """Create the folders; return the attempts that may run."""
         self._task_folders.create_folders()
         (self._task_folders.home / "ports").mkdir(mode=0o700, exist_ok=True)
+        self._changes.create_folder()
         self._cleaner.submit(delete_trash, tuple(self._task_folders.list_trash()))
         found = filter(is_safe_id, self._task_folders.list_attempt_ids())
         return [attempt_id for attempt_id in found if self._observer.get_folder(attempt_id).is_alive()]
@@ -186,6 +192,7 @@ class SlurmEngine:
         await self._queue.close()
         self._tasks = WatchedTasks(self._options.log_cap)
         await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._commands.close)
         await asyncio.to_thread(self._cleaner.close)
 
     def _handle_health(self) -> None:
@@ -223,27 +230,49 @@ class SlurmEngine:
     # --- watching -----------------------------------------------------------------------------------------------------
 
     async def _watch_tasks(self) -> None:
-        """Look at the files of all tasks often, and at Slurm's queue as often as they need it."""
-        took = 0.0
+        """Look at the tasks whose nodes report a change at once, at the others that run often, and at Slurm's queue as
+        often as they need it."""
+        round_ended_at, took = float("-inf"), 0.0
         while True:
-            await asyncio.sleep(max(self._options.busy_interval, _PAUSE_FACTOR * took))
+            interval = self._options.change_interval
+            await asyncio.sleep(interval if self._is_busy() else max(interval, _CALM_CHANGE_INTERVAL))
+            await self._run_in_thread(self._changes.collect)
+            changed = self._changes.take_changed(lambda attempt_id: self._tasks.get(attempt_id) is not None)
             began = self._loop.time()
-            await self._starter.expire_gangs(self._options.gang_timeout)
-            ids = [task.attempt_id for task in self._tasks if not self._is_forming(task.attempt_id)]
-            if not ids:
-                continue
-            with suppress(EngineError):  # nothing is known: the next round looks again
-                for seen in (await self._observer.observe_changes(ids, look=self._is_look_due())).values():
-                    self._report(seen)
+            if began - round_ended_at >= max(self._options.busy_interval, _PAUSE_FACTOR * took):
+                await self._look_at_tasks(changed)
+                round_ended_at = self._loop.time()
+                took = round_ended_at - began
+            elif changed:
+                await self._report_changes(changed, look=False)
+
+    async def _look_at_tasks(self, changed: set[str]) -> None:
+        """Look at the tasks that run, and at those with changes; with Slurm's queue, at all."""
+        await self._starter.expire_gangs(self._options.gang_timeout)
+        active = self._tasks.list_active()
+        look = self._is_look_due()
+        ids = changed | {task.attempt_id for task in (self._tasks if look else active)}
+        await self._report_changes(ids, look=look)
+        await self._poll_logs(active)
+
+    async def _report_changes(self, attempt_ids: set[str], *, look: bool) -> None:
+        ids = [attempt_id for attempt_id in attempt_ids if not self._is_forming(attempt_id)]
+        if not ids:
+            return
+        looked_at = self._queue.looked_at
+        with suppress(EngineError):  # nothing is known: the next round looks again
+            for seen in (await self._observer.observe_changes(ids, look=look)).values():
+                self._report(seen)
+            if self._queue.looked_at != looked_at:
                 await self._cancel_duplicates()
-            await self._poll_logs(list(self._tasks))
-            took = self._loop.time() - began
+
+    def _is_busy(self) -> bool:
+        return self._loop.time() - self._changed_at < self._options.busy_time
 
     def _is_look_due(self) -> bool:
         """Return whether it is time to look at Slurm's queue: often after a change, seldom otherwise."""
-        now = self._loop.time()
-        is_busy = now - self._changed_at < self._options.busy_time
-        return now - self._queue.looked_at > (0 if is_busy else self._options.calm_interval)
+        interval = 0 if self._is_busy() else self._options.calm_interval
+        return len(self._tasks) > 0 and self._loop.time() - self._queue.looked_at > interval
 
     async def _cancel_duplicates(self) -> None:
         """Cancel second submissions of the same task. They would do no harm, but wait for as long as the first runs."""
@@ -252,12 +281,16 @@ class SlurmEngine:
                 await self._commands.cancel_pending(number, name)
 
     async def _watch_logs(self) -> None:
+        took = 0.0
         while True:
-            await asyncio.sleep(self._options.log_interval)
-            await self._poll_logs(self._tasks.list_followed(self._loop.time()))
+            await self._tasks.wait_for_growth(self._options.log_interval, _LOG_PAUSE_FACTOR * took)
+            began = self._loop.time()
+            await self._poll_logs(self._tasks.list_followed(began))
+            took = self._loop.time() - began
 
     async def _poll_logs(self, tasks: list[WatchedTask]) -> None:
         for task in await self._run_in_thread(lambda: poll_logs(tasks)) if tasks else ():
+            task.active_at = self._loop.time()
             task.recorder.wake_readers()
 
     def _is_forming(self, attempt_id: str) -> bool:
@@ -271,8 +304,10 @@ class SlurmEngine:
         if seen.attempt_id in self._starter.starting:  # `start` returns its state
             return
         before, task.state = task.state, seen.seen
+        is_new_reason = seen.seen in _WAITING and seen.message != task.message
+        task.message = seen.message
         if before is not seen.seen:
-            self._changed_at = self._loop.time()
+            self._changed_at = task.active_at = self._loop.time()
         if not seen.seen.alive:
             self._finish_watch(seen.attempt_id)
             self._background.start(self._sessions.end_sessions(seen.attempt_id))
@@ -280,7 +315,7 @@ class SlurmEngine:
             # It ran between two looks: its start is reported, too.
             running = replace(seen, seen=ObservedState.RUNNING, code=None, finished_at=None, artifacts=False, oom=False)
             self._on_change(replace(running, message="", cause=""))
-        if seen.seen is not before and not (before is None and seen.seen in _WAITING):
+        if (seen.seen is not before or is_new_reason) and not (before is None and seen.seen in _WAITING):
             self._on_change(seen)
 
     def _finish_watch(self, attempt_id: str) -> None:
@@ -295,12 +330,23 @@ class SlurmEngine:
         self._changed_at = self._loop.time()
         try:
             self._probe.use_partition(launch.engine_options.get("partition", ""))
-            await self._starter.start_task(launch)
+            is_accepted = await self._starter.start_task(launch)
         except StartRefused as refusal:
             return make_refusal_observation(launch.attempt_id, refusal)
+        if is_accepted:
+            return await self._watch_accepted(launch.attempt_id)
         seen = (await self.observe([launch.attempt_id]))[launch.attempt_id]
         if seen.seen is ObservedState.ABSENT:
             raise SlurmUnavailable(msg("Slurm accepted the job, and does not know it any more"))
+        return seen
+
+    async def _watch_accepted(self, attempt_id: str) -> Observation:
+        """Watch a task whose job Slurm has just accepted. It is not looked up: the next look shows where it is."""
+        seen = Observation(attempt_id=attempt_id, seen=ObservedState.QUEUED, since=datetime.now(UTC))
+        await self._watch_new([attempt_id])
+        task = self._tasks.get(attempt_id)
+        if task is not None:
+            task.state = seen.seen
         return seen
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
@@ -313,7 +359,7 @@ class SlurmEngine:
         for seen in found.values():
             task = self._tasks.get(seen.attempt_id)
             if task is not None and task.state is None and seen.seen.alive:
-                task.state = seen.seen
+                task.state, task.message = seen.seen, seen.message
             self._report(seen)
         return found
 
@@ -327,7 +373,7 @@ class SlurmEngine:
             lambda: {attempt_id: self._tasks.open_recorder(get_folder(attempt_id)) for attempt_id in new}
         )
         for attempt_id, recorder in recorders.items():
-            self._tasks.add(attempt_id, recorder)
+            self._tasks.add(attempt_id, recorder, self._loop.time())
 
     async def explain_queue_wait(self, attempt_ids: Collection[str]) -> QueueWait | None:
         self._check_open()
@@ -405,7 +451,7 @@ class SlurmEngine:
     async def append_log(self, attempt_id: str, key: str, text: str) -> None:
         task = self._tasks.get(attempt_id)
         if task is not None:
-            folder = self._observer.get_folder(attempt_id)
+            folder = self._observer.get_active_folder(attempt_id)
             await self._run_in_thread(lambda: task.append_log_once(folder, key, text))
             task.recorder.wake_readers()
 

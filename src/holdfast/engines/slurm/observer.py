@@ -62,7 +62,14 @@ class SlurmObserver:
         self._never = NeverStarts(options.never_timeout)
         self.numbers = JobNumbers()
 
+    def get_active_folder(self, attempt_id: str) -> SlurmFolder:
+        """Return the folder of a task that is not archived. Does not block."""
+        folder = self._folders.get_active_folder(attempt_id)
+        assert isinstance(folder, SlurmFolder)
+        return folder
+
     def get_folder(self, attempt_id: str) -> SlurmFolder:
+        """Return the folder of a task, archived or not. Blocking."""
         folder = self._folders.get_folder(attempt_id)
         assert isinstance(folder, SlurmFolder)
         return folder
@@ -97,17 +104,18 @@ class SlurmObserver:
     async def observe_changes(self, attempt_ids: Collection[str], *, look: bool) -> dict[str, Observation]:
         """Observe tasks by their files, and by Slurm's queue if `look`, or if one has ended and Slurm knows why. Those
         about which the files say nothing are left out."""
+        if look:  # the files are read after it
+            return await self._observe_by_queue([id for id in attempt_ids if is_safe_id(id)])
         facts = await self.read_facts(attempt_ids)
-        unclear = [each for each in facts if look or self._needs_look(each)]
-        if not look and not any(map(_has_ended, unclear)):
+        unclear = [each for each in facts if self._needs_look(each)]
+        if not any(map(_has_ended, unclear)):
             clear = [each for each in facts if each not in unclear]
             return await self._observe(clear, [])
         return await self._observe(facts, [each.attempt_id for each in unclear])
 
     async def _observe(self, facts: Sequence[TaskFacts], unclear: Sequence[str]) -> dict[str, Observation]:
         known = set(unclear)
-        clear = [each for each in facts if each.attempt_id not in known]
-        seen = {each.attempt_id: await self._observe_by_files(each) for each in clear}
+        seen = await self._observe_by_files([each for each in facts if each.attempt_id not in known])
         return seen | await self._observe_by_queue(unclear) if unclear else seen
 
     def _needs_look(self, facts: TaskFacts) -> bool:
@@ -120,14 +128,10 @@ class SlurmObserver:
         limit = _SILENT_INTERVALS * self._options.heartbeat_interval
         return last is not None and asyncio.get_running_loop().time() - last[1] > limit
 
-    async def _observe_by_files(self, facts: TaskFacts) -> Observation:
-        if facts.end is not None:
-            return await self._build_end(facts, facts.end)
-        if facts.is_running:
-            return _build_running(facts)
-        record = decide_end(EndEvidence(allocation=facts.allocation, code=facts.report.code, stop_code=facts.stop_code))
-        assert record is not None
-        return await self._record_end(facts, record)
+    async def _observe_by_files(self, found: Sequence[TaskFacts]) -> dict[str, Observation]:
+        running = {facts.attempt_id: _build_running(facts) for facts in found if facts.is_running}
+        ended = [facts for facts in found if not facts.is_running]
+        return running | await self._record_ends([(facts, _decide_clear_end(facts)) for facts in ended])
 
     async def _observe_by_queue(self, attempt_ids: Sequence[str]) -> dict[str, Observation]:
         try:
@@ -135,21 +139,22 @@ class SlurmObserver:
         except SlurmUnavailable as error:
             self._never.forget_all()
             found = await self.read_facts(attempt_ids)
-            return {facts.attempt_id: await self._observe_without_queue(facts, str(error)) for facts in found}
-        seen = {}
+            clear = [facts for facts in found if not self._needs_look(facts)]
+            seen = {facts.attempt_id: self._build_unreachable(facts.attempt_id, str(error)) for facts in found}
+            return seen | await self._observe_by_files(clear)
+        seen, ended = {}, []
         found = await self.read_facts(attempt_ids)  # after the look: what a job wrote before its end is there
         await self._ask_accounting(found, jobs)
         for facts in found:
             try:
-                seen[facts.attempt_id] = await self._combine(facts, jobs)
+                state = await self._combine(facts, jobs)
             except SlurmUnavailable as error:
-                seen[facts.attempt_id] = self._build_unreachable(facts.attempt_id, str(error))
-        return seen
-
-    async def _observe_without_queue(self, facts: TaskFacts, error: str) -> Observation:
-        if not self._needs_look(facts):
-            return await self._observe_by_files(facts)
-        return self._build_unreachable(facts.attempt_id, error)
+                state = self._build_unreachable(facts.attempt_id, str(error))
+            if isinstance(state, Observation):
+                seen[facts.attempt_id] = state
+            else:
+                ended.append((facts, state))
+        return seen | await self._record_ends(ended)
 
     def _build_unreachable(self, attempt_id: str, error: str) -> Observation:
         text = msg("Slurm does not respond: {error}", error=error)
@@ -179,10 +184,10 @@ class SlurmObserver:
         claimed = facts.allocation.job if facts.allocation else None
         return self._accounting.find(self._names.make_name(facts.leader), facts.offset, claimed)
 
-    async def _combine(self, facts: TaskFacts, jobs: JobsByName) -> Observation:
-        """Return its state after a successful look."""
+    async def _combine(self, facts: TaskFacts, jobs: JobsByName) -> Observation | EndRecord:
+        """Return its state after a successful look, or how it ended."""
         if facts.end is not None:
-            return await self._build_end(facts, facts.end)
+            return facts.end
         job = self.find_job(facts, jobs)
         if not facts.exists:
             return _observe_without_files(facts.attempt_id, job)
@@ -193,7 +198,7 @@ class SlurmObserver:
             job = accounted.job
         record = await self._decide_end(facts, job, accounted)
         if record is not None:
-            return await self._record_end(facts, record)
+            return record
         if facts.allocation is not None:
             return _build_running(facts)
         if job is None:
@@ -268,15 +273,23 @@ class SlurmObserver:
         now = asyncio.get_running_loop().time()
         return now - self._ended_since.setdefault(attempt_id, now) >= self._options.report_timeout
 
-    async def _record_end(self, facts: TaskFacts, record: EndRecord) -> Observation:
-        ended = facts.report.ended
-        if ended is None:
-            with suppress(ValueError):
-                ended = float(facts.heartbeat)
-        full = add_run(record, facts.allocation, ended)
-        recorded = await self._run_in_thread(lambda: self._write_end(facts, full))
-        self.forget(facts.attempt_id)
-        return await self._build_end(facts, recorded)
+    async def _record_ends(self, ended: Sequence[tuple[TaskFacts, EndRecord]]) -> dict[str, Observation]:
+        """Record how they ended, unless that was done before. One call of a thread for all: many may end at once."""
+        if not ended:
+            return {}
+        found = await self._run_in_thread(lambda: [self._record_end(facts, record) for facts, record in ended])
+        for seen in found:
+            self.forget(seen.attempt_id)
+        return {seen.attempt_id: seen for seen in found}
+
+    def _record_end(self, facts: TaskFacts, record: EndRecord) -> Observation:
+        if facts.end is None:
+            ended = facts.report.ended
+            if ended is None:
+                with suppress(ValueError):
+                    ended = float(facts.heartbeat)
+            record = self._write_end(facts, add_run(record, facts.allocation, ended))
+        return self._add_artifacts(facts, build_end_observation(facts.attempt_id, record))
 
     def _write_end(self, facts: TaskFacts, record: EndRecord) -> EndRecord:
         folder = self.get_folder(facts.attempt_id)
@@ -302,14 +315,19 @@ class SlurmObserver:
         self._ended_since.pop(attempt_id, None)
         self._never.forget(attempt_id)
 
-    async def _build_end(self, facts: TaskFacts, record: EndRecord) -> Observation:
-        seen = build_end_observation(facts.attempt_id, record)
-        return await self._run_in_thread(lambda: self._add_artifacts(facts, seen))
-
     def _add_artifacts(self, facts: TaskFacts, seen: Observation) -> Observation:
         if seen.seen is not ObservedState.EXITED:
             return seen
         return replace(seen, artifacts=artifacts.may_have_artifacts(self.get_folder(facts.attempt_id), facts.note))
+
+
+def _decide_clear_end(facts: TaskFacts) -> EndRecord:
+    """Return how a task ended whose files are enough to know."""
+    if facts.end is not None:
+        return facts.end
+    record = decide_end(EndEvidence(allocation=facts.allocation, code=facts.report.code, stop_code=facts.stop_code))
+    assert record is not None
+    return record
 
 
 def _has_ended(facts: TaskFacts) -> bool:

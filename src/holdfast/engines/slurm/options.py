@@ -17,6 +17,7 @@ class SlurmOptions:
     max_queued: int = 100  # tasks that wait in Slurm's queue at a time
     conf: str = ""  # path of slurm.conf; empty: as the commands find it
     installation_id: str = ""  # distinguishes servers that share a cluster; empty: derived from the folder
+    change_interval: float = 0.1  # seconds between two looks for changes that nodes report
     busy_interval: float = 2.0  # seconds between two looks while a task starts or ends
     busy_time: float = 60.0  # seconds after a change of a task until looks become seldom
     calm_interval: float = 30.0  # seconds between two looks otherwise

@@ -30,6 +30,7 @@ class QueueWatch:
         self.error = ""  # of the last look; empty: it succeeded
         self.failed_since: datetime | None = None
         self.last_jobs: JobsByName = {}  # of the last successful look
+        self._submitted: set[str] = set()  # names of jobs that were submitted since that look began
         self.looked_at = float("-inf")  # begin of the last successful look, in the event loop's time
 
     async def look(self) -> JobsByName:
@@ -40,6 +41,15 @@ class QueueWatch:
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._look_after(self._current))
         return await asyncio.shield(self._next)
+
+    def record_submission(self, name: str) -> None:
+        """Record that a job is submitted, whether Slurm accepts it or not."""
+        self._submitted.add(name)
+
+    def is_unknown(self, name: str) -> bool:
+        """Return whether neither Slurm, as of the last look, nor this process knows a job of that name."""
+        has_looked = self.looked_at > float("-inf") and not self.error
+        return has_looked and name not in self.last_jobs and name not in self._submitted
 
     async def close(self) -> None:
         """Wait for nothing: end the looks in progress."""
@@ -55,9 +65,11 @@ class QueueWatch:
         await asyncio.sleep(max(0.0, self._ended_at + self._min_interval - loop.time()))
         self._current, self._next = self._next, None
         began = loop.time()
+        before, self._submitted = self._submitted, set()
         try:
             jobs = await self._commands.list_jobs()
         except SlurmUnavailable as error:
+            self._submitted |= before
             self._record_failure(str(error))
             raise
         finally:

@@ -113,7 +113,7 @@ class RevivedJobs(RevivedTasks):
 
     async def end(self, attempt_id: str) -> None:
         """End it, whichever server started it. Idempotent."""
-        folder = self._folders.get_folder(attempt_id)
+        folder = self._folders.get_active_folder(attempt_id)
         if not await self._run_in_thread(lambda: folder.has_file(REVIVED_FOLDER)):
             return
         async with self._locks.setdefault(attempt_id, asyncio.Lock()):

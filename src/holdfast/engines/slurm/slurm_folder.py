@@ -27,6 +27,9 @@ HOME_FOLDER = "scratch"  # where lifecycle.task_paths expects the home of a task
 GANG_FILE = "gang"  # attempt ids of its gang
 _SERVER_CLAIM = "server\n"
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
+_REPORTS = {  # bytes that are read of each
+    "allocation": 2048, "claim": _MAX_REPORT_SIZE, "heartbeat": 100, "step": 100, "oom": 100, "incomplete": 1,
+}  # fmt: skip
 _ALLOCATION_PATTERN = re.compile(
     r"run ([0-9]{1,10}) ([0-9]{1,4}) (-|[0-9]{1,10}) (\S{1,255}) \S{1,64} ([0-9.]{1,20}) (\S{1,1000})\n"
 )
@@ -122,7 +125,7 @@ class SlurmFolder(TaskFolder):
 
     def read_allocation(self) -> Allocation | None:
         path = self[f"{REPORT_FOLDER}/allocation"]
-        data = self.read_head(f"{REPORT_FOLDER}/allocation", 2048)
+        data = self.read_head(f"{REPORT_FOLDER}/allocation", _REPORTS["allocation"])
         found = _ALLOCATION_PATTERN.fullmatch(data.decode("ascii", "replace"))
         if found is None:
             return None
@@ -141,6 +144,15 @@ class SlurmFolder(TaskFolder):
             ports=self._read_ports(),
         )
 
+    def read_reports(self) -> dict[str, bytes]:
+        """Return what its node has written, by file. The folder is listed first: so NFS does not answer from its cache,
+        and a task that waits costs one call."""
+        try:
+            names = os.listdir(self[REPORT_FOLDER])
+        except OSError:
+            return {}
+        return {name: self.read_head(f"{REPORT_FOLDER}/{name}", size) for name in names if (size := _REPORTS.get(name))}
+
     def read_usage(self) -> str:
         """Return what the node has written last about its usage; empty if nothing."""
         return self.read_head(f"{REPORT_FOLDER}/{USAGE_FILE}", MAX_USAGE_SIZE).decode("ascii", "replace")
@@ -158,21 +170,20 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
     end, note = folder.read_end(), folder.read_start_note()
     if end is not None:
         return TaskFacts(attempt_id=attempt_id, exists=True, end=end, note=note)
-    with suppress(OSError):
-        os.listdir(folder[REPORT_FOLDER])  # so that NFS does not answer from its cache
+    reports = folder.read_reports()
     gang = folder.read_gang()
     return TaskFacts(
         attempt_id=attempt_id,
         exists=True,
         note=note,
         gang=gang if attempt_id in gang else (),
-        allocation=folder.read_allocation(),
-        report=parse_report(folder.read_head(f"{REPORT_FOLDER}/claim", _MAX_REPORT_SIZE)),
-        heartbeat=folder.read_head(f"{REPORT_FOLDER}/heartbeat", 100),
-        step_code=_parse_code(folder.read_head(f"{REPORT_FOLDER}/step", 100)),
-        oom=bool(_parse_code(folder.read_head(f"{REPORT_FOLDER}/oom", 100))),
-        gang_incomplete=folder.has_file(f"{REPORT_FOLDER}/incomplete"),
-        notes=read_notes(folder) if note is not None and note.hold else TaskNotes(),
+        allocation=folder.read_allocation() if "allocation" in reports else None,
+        report=parse_report(reports.get("claim", b"")),
+        heartbeat=reports.get("heartbeat", b""),
+        step_code=_parse_code(reports.get("step", b"")),
+        oom=bool(_parse_code(reports.get("oom", b""))),
+        gang_incomplete="incomplete" in reports,
+        notes=read_notes(folder) if note is not None and note.hold and reports else TaskNotes(),
         stop_code=folder.read_stop_code(),
     )
 

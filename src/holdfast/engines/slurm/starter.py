@@ -1,8 +1,12 @@
-"""Prepares and submits tasks, each once: it looks for the job before it submits, and after every error."""
+"""Prepares and submits tasks, each once: it looks for the job before it submits, and after every error.
+
+A task whose folder this call has created was never submitted, so no look is needed for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -57,9 +61,9 @@ class SlurmStarter:
         text = msg("Waits until all tasks of its gang are prepared")
         return Observation(attempt_id=attempt_id, seen=ObservedState.STARTING, message=text, since=since)
 
-    async def start_task(self, launch: LaunchSpec) -> None:
+    async def start_task(self, launch: LaunchSpec) -> bool:
         """Submit it unless it was submitted before. StartRefused if it cannot run. A member of a gang is submitted with
-        the last member that is passed."""
+        the last member that is passed. Return whether Slurm has accepted its job by this call."""
         if not is_safe_id(launch.attempt_id):
             raise StartRefused(msg("The attempt id {id} is not valid.", id=repr(launch.attempt_id)))
         gang = launch.gang if len(launch.gang) > 1 else (launch.attempt_id,)
@@ -67,31 +71,54 @@ class SlurmStarter:
         self.starting.add(launch.attempt_id)
         try:
             async with lock:
-                await self._start_locked(launch, gang)
+                return await self._start_locked(launch, gang)
         finally:
             self.starting.discard(launch.attempt_id)
             if not lock.locked():
                 self._locks.pop(gang[0], None)
 
-    async def _start_locked(self, launch: LaunchSpec, gang: tuple[str, ...]) -> None:
-        seen = (await self._observer.observe([launch.attempt_id]))[launch.attempt_id]
-        if seen.seen is ObservedState.UNREACHABLE:
-            raise SlurmUnavailable(seen.message)
-        if seen.seen is not ObservedState.ABSENT:  # then another server may have submitted the whole gang
-            self._forget_gang(gang)
-            return
-        await self.check_launch(launch)
-        folder = self._observer.get_folder(launch.attempt_id)
-        await self._run_in_thread(lambda: create_task_files(folder, launch))
+    async def _start_locked(self, launch: LaunchSpec, gang: tuple[str, ...]) -> bool:
+        is_new = self._queue.is_unknown(self._names.make_name(gang[0]))
+        is_ready = is_new and await self._run_in_thread(lambda: self._prepare_new_task(launch))
+        if not is_ready and not await self._prepare_known_task(launch):
+            self._forget_gang(gang)  # another server may have submitted the whole gang
+            return False
         members = self._gangs.setdefault(gang, {})
         members[launch.attempt_id] = launch
         if len(members) < len(gang):
             self._forming[launch.attempt_id] = datetime.now(UTC)
-            return
+            return False
         try:
             await self._submit([members[attempt_id] for attempt_id in gang])
         finally:
             self._forget_gang(gang)
+        return True
+
+    def _prepare_new_task(self, launch: LaunchSpec) -> bool:
+        """Create the files of a task that no server has prepared before; False if one may have, and may have submitted
+        it. Blocking."""
+        check_launch(launch, self._options.unknown_image)
+        folder = self._observer.get_folder(launch.attempt_id)
+        try:
+            if not folder.exists():  # it may be archived
+                os.mkdir(folder.path, 0o700)
+                create_task_files(folder, launch, is_new=True)
+                return True
+        except (FileExistsError, FileNotFoundError):  # another server was first, or the shared folder is not there
+            pass
+        return False
+
+    async def _prepare_known_task(self, launch: LaunchSpec) -> bool:
+        """Create the files of a task that may have been submitted; False if it was."""
+        seen = (await self._observer.observe([launch.attempt_id]))[launch.attempt_id]
+        if seen.seen is ObservedState.UNREACHABLE:
+            raise SlurmUnavailable(seen.message)
+        if seen.seen is not ObservedState.ABSENT:
+            return False
+        await self.check_launch(launch)
+        folder = self._observer.get_active_folder(launch.attempt_id)
+        await self._run_in_thread(lambda: create_task_files(folder, launch))
+        return True
 
     def _forget_gang(self, gang: tuple[str, ...]) -> None:
         self._gangs.pop(gang, None)
@@ -100,7 +127,8 @@ class SlurmStarter:
 
     async def _submit(self, launches: Sequence[LaunchSpec]) -> None:
         name = self._names.make_name(launches[0].attempt_id)
-        tasks = [TaskLocation(launch, self._observer.get_folder(launch.attempt_id).path) for launch in launches]
+        get_folder = self._observer.get_active_folder
+        tasks = [TaskLocation(launch, get_folder(launch.attempt_id).path) for launch in launches]
         try:
             await self.submit_job(name, tasks)
             for launch in launches:
@@ -113,6 +141,7 @@ class SlurmStarter:
     async def submit_job(self, name: str, tasks: Sequence[TaskLocation]) -> None:
         """Submit a job whose files exist. StartRefused if Slurm does not accept it."""
         submission = render_submission(name, tasks, self._options)
+        self._queue.record_submission(name)
         try:
             number = await self._commands.submit(submission.arguments, submission.script)
             if number is not None:
@@ -139,7 +168,7 @@ class SlurmStarter:
             self.discard_gang(attempt_id)
             if (await self._observer.observe([attempt_id]))[attempt_id].seen is not ObservedState.ABSENT:
                 continue  # another server has submitted it
-            await self._run_in_thread(partial(self._observer.get_folder(attempt_id).record_end, record))
+            await self._run_in_thread(partial(self._observer.get_active_folder(attempt_id).record_end, record))
         return expired
 
     def discard_gang(self, attempt_id: str) -> None:
@@ -150,5 +179,5 @@ class SlurmStarter:
 
     async def delete_files(self, attempt_id: str) -> None:
         """Delete the files of a task that was never submitted."""
-        path = self._observer.get_folder(attempt_id).path
+        path = self._observer.get_active_folder(attempt_id).path
         await self._run_in_thread(lambda: remove_tree(path))

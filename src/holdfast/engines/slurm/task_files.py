@@ -63,8 +63,9 @@ def _check_mounts(launch: LaunchSpec) -> None:
             raise StartRefused(msg("The mount source {source} does not exist.", source=source))
 
 
-def create_task_files(folder: SlurmFolder, launch: LaunchSpec, home: str = "") -> None:
-    """Create everything that the node needs; existing files are replaced. `home`: its home, if it is another folder."""
+def create_task_files(folder: SlurmFolder, launch: LaunchSpec, home: str = "", *, is_new: bool = False) -> None:
+    """Create everything that the node needs; existing files are replaced. `home`: its home, if it is another folder.
+    `is_new`: its folder was created for this call."""
     os.makedirs(folder.path, mode=0o700, exist_ok=True)
     program = build_task_program(
         launch, folder=folder.path, home=home or folder[HOME_FOLDER], user_name=getpass.getuser()
@@ -72,12 +73,11 @@ def create_task_files(folder: SlurmFolder, launch: LaunchSpec, home: str = "") -
     ports = "".join(
         f"{label} HOLDFAST_PORT_{make_variable_name(label)} {count}\n" for label, count in launch.port_counts.items()
     )
-    files = {
-        **program.files,
-        NODE_PROGRAM: TaskFile(text=_NODE_PROGRAM, mode=0o555),
-        GANG_FILE: TaskFile(text=json.dumps(launch.gang if len(launch.gang) > 1 else ()), mode=0o400),
-        "ports": TaskFile(text=ports, mode=0o400),
-    }
+    files = {**program.files, NODE_PROGRAM: TaskFile(text=_NODE_PROGRAM, mode=0o555)}
+    if len(launch.gang) > 1:
+        files[GANG_FILE] = TaskFile(text=json.dumps(launch.gang), mode=0o400)
+    if ports:
+        files["ports"] = TaskFile(text=ports, mode=0o400)
     if any(has_placeholder(program.files[name].text) for name in SECRET_FILES if name in program.files):
         members = launch.gang if len(launch.gang) > 1 else (launch.attempt_id,)
         files["members"] = TaskFile(text="".join(f"{name}\n" for name in members), mode=0o400)
@@ -86,7 +86,7 @@ def create_task_files(folder: SlurmFolder, launch: LaunchSpec, home: str = "") -
             os.mkdir(folder[name], 0o700)
     create_notes_folder(folder)
     for name, file in files.items():
-        write_file(folder[name], file)
+        (create_file if is_new else write_file)(folder[name], file)
     for name in LOG_FILES:
         os.close(os.open(folder[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     if folder.read_start_note() is None:
@@ -112,9 +112,18 @@ def _make_start_note(launch: LaunchSpec) -> StartNote:
 def write_file(path: str, content: TaskFile) -> None:
     """Write a file of a task at once, with its mode."""
     draft = f"{path}.{os.urandom(4).hex()}.draft"  # another server may do the same
-    mode = content.mode & 0o700 if content.secret else content.mode
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as file:
-        file.write(content.encode())
-        os.fchmod(fd, mode)
+    create_file(draft, content)
     os.rename(draft, path)
+
+
+def create_file(path: str, content: TaskFile) -> None:
+    """Create a file of a task that nobody reads yet."""
+    mode = content.mode & 0o700 if content.secret else content.mode
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(fd, mode)
+        data = content.encode()
+        while data:
+            data = data[os.write(fd, data) :]
+    finally:
+        os.close(fd)

@@ -5,7 +5,9 @@ The folder of a task may be on a file server that does not respond: it is only r
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -16,6 +18,9 @@ from holdfast.engines.embedded.lifecycle.timeline import TimelineRecord
 from .slurm_folder import SlurmFolder
 
 _FOLLOW_TIME = 30.0  # seconds that a log is looked at often after its last reader
+_ACTIVE_TIME = 5.0  # seconds that a followed log is looked at very often after its task was started or has written
+_MIN_LOG_INTERVAL = 0.03  # seconds between two looks at such logs
+_WAITING = (ObservedState.QUEUED, ObservedState.STARTING)
 
 
 class PolledRecorder(LogRecorder):
@@ -44,7 +49,9 @@ class WatchedTask:
     attempt_id: str
     recorder: PolledRecorder
     state: ObservedState | None = None  # as reported last
+    message: str = ""  # why it waits, as reported last
     followed_until: float = field(default=float("-inf"))  # in the event loop's time
+    active_at: float = field(default=float("-inf"))  # when its state or its log has changed last, in the same time
 
     def append_log_once(self, folder: SlurmFolder, key: str, text: str) -> None:
         """Append to its log, after everything that it has written so far to either stream. Blocking."""
@@ -57,9 +64,17 @@ class WatchedTasks:
     def __init__(self, log_cap: int) -> None:
         self._log_cap = log_cap
         self._tasks: dict[str, WatchedTask] = {}
+        self._has_new_reader = asyncio.Event()  # of a log that was not followed before
 
     def __iter__(self) -> Iterator[WatchedTask]:
         return iter(list(self._tasks.values()))
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def list_active(self) -> list[WatchedTask]:
+        """Return those that are not known to wait."""
+        return [task for task in self if task.state not in _WAITING]
 
     def get(self, attempt_id: str) -> WatchedTask | None:
         return self._tasks.get(attempt_id)
@@ -68,8 +83,8 @@ class WatchedTasks:
         """Blocking."""
         return PolledRecorder(folder, self._log_cap)
 
-    def add(self, attempt_id: str, recorder: PolledRecorder) -> WatchedTask:
-        return self._tasks.setdefault(attempt_id, WatchedTask(attempt_id, recorder))
+    def add(self, attempt_id: str, recorder: PolledRecorder, now: float) -> WatchedTask:
+        return self._tasks.setdefault(attempt_id, WatchedTask(attempt_id, recorder, active_at=now))
 
     def remove(self, attempt_id: str) -> WatchedTask | None:
         return self._tasks.pop(attempt_id, None)
@@ -79,8 +94,20 @@ class WatchedTasks:
         task = self._tasks.get(attempt_id)
         if task is None:
             return None
+        if task.followed_until < now:
+            self._has_new_reader.set()
         task.followed_until = now + _FOLLOW_TIME
         return task.recorder
+
+    async def wait_for_growth(self, interval: float, min_interval: float) -> None:
+        """Wait until logs that are followed may have grown: at most `interval` seconds, and less if a task is active or
+        gets its first reader."""
+        now = asyncio.get_running_loop().time()
+        is_active = any(task.active_at > now - _ACTIVE_TIME for task in self.list_followed(now))
+        self._has_new_reader.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(interval, max(_MIN_LOG_INTERVAL, min_interval)) if is_active else interval):
+                await self._has_new_reader.wait()
 
     def list_followed(self, now: float) -> list[WatchedTask]:
         return [task for task in self if task.followed_until >= now]

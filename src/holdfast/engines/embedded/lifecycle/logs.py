@@ -95,20 +95,18 @@ class _TaskLog:
         return True
 
     async def _call_on_folder(self, call: Callable[[TaskFolder], T], nothing: T) -> T:
-        """Run `call` on the folder; again if the folder was archived in the meantime, since it saw only a part."""
-        folder = self._host.find_log_folder(self._id)
-        while folder is not None:
-            async with self._host.log_readers:
-                found, there = await asyncio.to_thread(_call_and_check_folder, folder, call)
-            if there:
-                return found
-            folder = self._host.find_log_folder(self._id)
-        return nothing
+        """Run `call` on the folder, in a thread."""
+        async with self._host.log_readers:
+            return await asyncio.to_thread(_call_on_folder, self._host, self._id, call, nothing)
 
 
-def _call_and_check_folder(folder: TaskFolder, call: Callable[[TaskFolder], T]) -> tuple[T, bool]:
-    """Return the result, and whether the folder still exists."""
-    return call(folder), folder.exists()
+def _call_on_folder(host: SupportsLogs, attempt_id: str, call: Callable[[TaskFolder], T], nothing: T) -> T:
+    """Call it again if the folder was archived in the meantime, since it saw only a part. Blocking."""
+    while (folder := host.find_log_folder(attempt_id)) is not None:
+        found = call(folder)
+        if folder.exists():
+            return found
+    return nothing
 
 
 class FileLog(_TaskLog):

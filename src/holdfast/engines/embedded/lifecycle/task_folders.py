@@ -34,9 +34,13 @@ class TaskFolders:
         for path in (str(self.home), self._tasks, self._logs, self._trash):
             Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
 
+    def get_active_folder(self, attempt_id: str) -> TaskFolder:
+        """Return the folder of a task that is not archived. Does not block: it looks at no file."""
+        return self._make_folder(f"{self._tasks}/{attempt_id}")
+
     def get_folder(self, attempt_id: str) -> TaskFolder:
         """Return the folder of a task, archived or not."""
-        folder = self._make_folder(f"{self._tasks}/{attempt_id}")
+        folder = self.get_active_folder(attempt_id)
         if not folder.exists():
             shelved = self._make_folder(self._get_archive_path(attempt_id))
             if shelved.exists():

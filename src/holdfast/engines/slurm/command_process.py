@@ -1,0 +1,129 @@
+"""Runs programs to their ends, each in a thread.
+
+asyncio creates its subprocesses on the event loop, which stands still until the program is loaded. On a busy machine
+that takes tens of milliseconds for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import select
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from threading import Lock
+
+from holdfast.engines.embedded.libc import DupAction, spawn_process
+
+_THREAD_COUNT = 32  # programs at the same time; more wait
+_TERM_TIMEOUT = 3.0  # seconds from SIGTERM until it is killed
+_INPUT, _OUTPUT, _ERRORS = 0, 1, 2  # descriptors of a program
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    code: int  # negative: the number of the signal that killed it
+    out: str
+    error: str
+
+
+class CommandRunner:
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        """End the threads, once their programs have ended. A later call starts new ones. Blocking."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown()
+
+    async def run(
+        self, command: Sequence[str], env: Mapping[str, str], text: str, timeout: float, *, gently: bool = False
+    ) -> CommandResult:
+        """Run it with `text` as its input. OSError if it cannot be started, TimeoutError if it takes too long: then it
+        is ended, as it is if the caller is cancelled. `gently`: first with SIGTERM."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREAD_COUNT, thread_name_prefix="slurm-commands")
+        process = CommandProcess(command, env, timeout, gently)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, process.run, text)
+        except asyncio.CancelledError:
+            process.end()
+            raise
+
+
+@dataclass(slots=True)
+class CommandProcess:
+    command: Sequence[str]
+    env: Mapping[str, str]
+    timeout: float  # seconds
+    gently: bool  # a killed srun would leave its job behind
+    _pidfd: int | None = None  # while it runs
+    _is_over: bool = False  # it is to end
+    _lock: Lock = field(default_factory=Lock)  # of both
+
+    def run(self, text: str) -> CommandResult:
+        """Run it to its end. Blocking."""
+        with ExitStack() as stack:
+            fds = [_open_memory(stack, name) for name in ("input", "output", "errors")]
+            os.write(fds[_INPUT], text.encode())
+            os.lseek(fds[_INPUT], 0, os.SEEK_SET)
+            pid = self._spawn(fds)
+            try:
+                ended = self._wait_for_end(pid)
+            finally:
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            if not ended:
+                raise TimeoutError
+            return CommandResult(code, _read_all(fds[_OUTPUT]), _read_all(fds[_ERRORS]))
+
+    def end(self) -> None:
+        """End it, also if it is not started yet. Does not block for long."""
+        self._signal(signal.SIGTERM if self.gently else signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with self._lock:
+            self._is_over = True
+            if self._pidfd is not None:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, number)
+
+    def _spawn(self, fds: Sequence[int]) -> int:
+        program = shutil.which(self.command[0], path=self.env.get("PATH", os.defpath))
+        if program is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.command[0])
+        return spawn_process(self.command, self.env, [DupAction(fd, target) for target, fd in enumerate(fds)], program)
+
+    def _wait_for_end(self, pid: int) -> bool:
+        """Return whether it ended in time; it is ended otherwise."""
+        with self._lock:
+            pidfd = self._pidfd = os.pidfd_open(pid)
+            is_over = self._is_over
+        try:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            ended = not is_over and bool(poll.poll(self.timeout * 1000))
+            if not ended:
+                self.end()
+                if self.gently and not poll.poll(_TERM_TIMEOUT * 1000):
+                    self._signal(signal.SIGKILL)
+            return ended
+        finally:
+            with self._lock:
+                os.close(pidfd)
+                self._pidfd = None
+
+
+def _open_memory(stack: ExitStack, name: str) -> int:
+    fd = os.memfd_create(name)
+    stack.callback(os.close, fd)
+    return fd
+
+
+def _read_all(fd: int) -> str:
+    return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
