@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 from holdfast.settings_sections import MAX_DAYS, SettingsSection
 
 EngineKind = Literal["embedded", "docker", "slurm"]
+SlurmIsolation = Literal["auto", "bubblewrap", "none"]
 
 
 class EngineSettings(SettingsSection):
@@ -41,6 +42,11 @@ class SlurmSettings(SettingsSection):
         100, ge=1, description="Tasks that can wait in Slurm's queue at a time. Others wait in Holdfast's queue."
     )
     conf: str = Field("", description="Path of slurm.conf. If empty: as Slurm's commands find it.")
+    isolation: SlurmIsolation = Field(
+        "auto",
+        description="How tasks are isolated on the nodes. auto: with bubblewrap on nodes where it works, else not at "
+        "all. bubblewrap: tasks fail on other nodes. none: tasks see the files of the node, and images are refused.",
+    )
 
 
 class ImageSettings(SettingsSection):

@@ -20,6 +20,7 @@ from holdfast.engines.embedded.task_folder import KILLED_FILE, TaskFolder
 from holdfast.engines.runner_report import RunnerReport, parse_report
 from holdfast.engines.task_program import REPORT_FOLDER, SECRET_FILES
 
+from .isolation.node_isolation import REFUSAL_FILE
 from .task_end import Allocation, EndRecord, parse_end_record
 from .usage import MAX_USAGE_SIZE, USAGE_FILE
 
@@ -48,6 +49,7 @@ class TaskFacts:
     oom: bool = False  # a process was killed for its memory
     gang_incomplete: bool = False  # it waited for the addresses of its gang, and gave up
     notes: TaskNotes = field(default_factory=TaskNotes)
+    refusal: str = ""  # why its node did not run it
     stop_code: int | None = None  # the server has signalled it: its exit code, unless the task reports its own
 
     @property
@@ -62,7 +64,8 @@ class TaskFacts:
 
     @property
     def is_running(self) -> bool:
-        return self.end is None and self.allocation is not None and self.report.code is None and self.step_code is None
+        is_over = self.report.code is not None or self.step_code is not None or bool(self.refusal)
+        return self.end is None and self.allocation is not None and not is_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,10 @@ class SlurmFolder(TaskFolder):
             ports=self._read_ports(),
         )
 
+    def read_refusal(self) -> str:
+        """Return why its node did not run it; empty if nothing."""
+        return self.read_head(REFUSAL_FILE, _MAX_REPORT_SIZE).decode("utf-8", "replace").strip()
+
     def read_usage(self) -> str:
         """Return what the node has written last about its usage; empty if nothing."""
         return self.read_head(f"{REPORT_FOLDER}/{USAGE_FILE}", MAX_USAGE_SIZE).decode("ascii", "replace")
@@ -161,13 +168,15 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
     with suppress(OSError):
         os.listdir(folder[REPORT_FOLDER])  # so that NFS does not answer from its cache
     gang = folder.read_gang()
+    report = parse_report(folder.read_head(f"{REPORT_FOLDER}/claim", _MAX_REPORT_SIZE))
     return TaskFacts(
         attempt_id=attempt_id,
         exists=True,
         note=note,
         gang=gang if attempt_id in gang else (),
         allocation=folder.read_allocation(),
-        report=parse_report(folder.read_head(f"{REPORT_FOLDER}/claim", _MAX_REPORT_SIZE)),
+        report=report,
+        refusal="" if report.claimed else folder.read_refusal(),
         heartbeat=folder.read_head(f"{REPORT_FOLDER}/heartbeat", 100),
         step_code=_parse_code(folder.read_head(f"{REPORT_FOLDER}/step", 100)),
         oom=bool(_parse_code(folder.read_head(f"{REPORT_FOLDER}/oom", 100))),

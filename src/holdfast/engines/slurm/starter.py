@@ -18,6 +18,7 @@ from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.start_refusal import StartRefused
 
 from .commands import SlurmCommands, SlurmUnavailable, SubmissionRefused
+from .isolation.task_setup import TaskSetups
 from .names import JobNames
 from .observer import SlurmObserver
 from .options import SlurmOptions
@@ -25,7 +26,7 @@ from .queue_watch import QueueWatch
 from .reasons import describe_refusal, is_too_large
 from .render import TaskLocation, render_submission
 from .task_end import EndKind, EndRecord
-from .task_files import check_launch, create_task_files
+from .task_files import create_task_files
 
 
 class SlurmStarter:
@@ -36,9 +37,11 @@ class SlurmStarter:
         commands: SlurmCommands,
         queue: QueueWatch,
         observer: SlurmObserver,
+        setups: TaskSetups,
         run_in_thread: ThreadRunner,
     ) -> None:
         self._options = options
+        self.setups = setups
         self._names = names
         self._commands = commands
         self._queue = queue
@@ -82,7 +85,7 @@ class SlurmStarter:
             return
         await self.check_launch(launch)
         folder = self._observer.get_folder(launch.attempt_id)
-        await self._run_in_thread(lambda: create_task_files(folder, launch))
+        await self._run_in_thread(lambda: create_task_files(folder, launch, self.setups))
         members = self._gangs.setdefault(gang, {})
         members[launch.attempt_id] = launch
         if len(members) < len(gang):
@@ -124,7 +127,7 @@ class SlurmStarter:
 
     async def check_launch(self, launch: LaunchSpec) -> None:
         """Raise StartRefused if this engine cannot run it."""
-        await self._run_in_thread(lambda: check_launch(launch, self._options.unknown_image))
+        await self._run_in_thread(lambda: self.setups.check_launch(launch))
 
     async def expire_gangs(self, timeout: float) -> list[str]:
         """Give up the members that waited too long for the others; return their ids."""

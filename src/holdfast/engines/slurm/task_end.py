@@ -15,6 +15,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 
+from .isolation.node_isolation import describe_node_refusal
 from .usage import parse_usage
 
 KILL_CODE, TERM_CODE = 137, 143
@@ -42,6 +43,7 @@ class EndKind(StrEnum):
     NODE_FAILED = "node-failed"
     LOST = "lost"  # Slurm does not know the job, and its heartbeat has stopped
     GANG_INCOMPLETE = "gang-incomplete"  # it was not submitted: other tasks of its gang were not passed in time
+    NODE_REFUSED = "node-refused"  # the node cannot isolate it as required, or lacks a volume
     NOT_RUN = "not-run"  # the job ended before the task took its claim
 
 
@@ -102,6 +104,7 @@ class EndEvidence:
     oom: bool = False  # a process was killed for its memory, by its cgroup or by Slurm
     overdue: bool = False  # its report should be visible by now
     gang_incomplete: bool = False  # it gave up to wait for its gang, and ran nothing
+    refusal: str = ""  # why its node did not run it
 
     @property
     def stopped(self) -> bool:
@@ -114,6 +117,8 @@ def decide_end(seen: EndEvidence) -> EndRecord | None:
         return _decide_reported(seen, seen.code)
     if seen.gang_incomplete and not seen.stopped:
         return EndRecord(kind=EndKind.GANG_INCOMPLETE)
+    if seen.refusal and not seen.stopped:
+        return EndRecord(kind=EndKind.NODE_REFUSED, reason=seen.refusal)
     if seen.step_code is not None and not seen.is_final:  # the rest of its gang runs on
         return _decide_unreported(seen, seen.step_code) if seen.overdue or seen.stopped else None
     if not seen.state:
@@ -218,6 +223,9 @@ def build_end_observation(attempt_id: str, record: EndRecord) -> Observation:
             return replace(seen, message=msg("Slurm preempted the job for another one"), cause=Cause.PREEMPTED)
         case EndKind.NODE_FAILED:
             return replace(seen, message=msg("The node of the task failed"), cause=Cause.NODE_FAILED)
+        case EndKind.NODE_REFUSED:
+            text = describe_node_refusal(record.reason, record.node)
+            return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NOT_ALLOWED)
         case EndKind.NOT_RUN | EndKind.GANG_INCOMPLETE:
             text = _describe_failed_start(record)
             refused = ObservedState.REFUSED
