@@ -10,6 +10,7 @@ from holdfast.core.slurm_options import QUEUE_OPTION_NAMES, iter_option_problems
 from holdfast.settings_sections import MAX_DAYS, SettingsSection
 
 EngineKind = Literal["embedded", "docker", "slurm"]
+SlurmIsolation = Literal["auto", "bubblewrap", "none"]
 
 
 class EngineSettings(SettingsSection):
@@ -50,6 +51,11 @@ class SlurmSettings(SettingsSection):
         "a time limit above the partition's. 0: it waits until nodes are added or an admin changes the partition.",
     )
     conf: str = Field("", description="Path of slurm.conf. If empty: as Slurm's commands find it.")
+    isolation: SlurmIsolation = Field(
+        "auto",
+        description="How tasks are isolated on the nodes. auto: with bubblewrap on nodes where it works, else not at "
+        "all. bubblewrap: tasks fail on other nodes. none: tasks see the files of the node, and images are refused.",
+    )
 
     @field_validator(*QUEUE_OPTION_NAMES)
     @classmethod

@@ -86,6 +86,9 @@ def _build_slurm_engine(home: Path, settings: Settings, options: EmbeddedOptions
         port_end=settings.node.port_end or SlurmOptions().port_end,
         log_cap=options.log_cap,
         unknown_image=options.unknown_image,
+        isolation=slurm.isolation,
+        hidden=options.hidden,
+        host_show=options.host_show,
     )
     return SlurmEngine(find_engine_folder(home, settings, "slurm"), slurm_options)
 

@@ -27,7 +27,7 @@ def cluster() -> Iterator[SlurmCluster]:
 
 
 class SlurmHarness(EngineHarness):
-    has_own_folders = False
+    isolation = "bubblewrap"
     # Before the controller is killed. Else it forgets new jobs and uses their numbers again, and nodes kill those.
     waits_for_save = True
 
@@ -51,6 +51,7 @@ class SlurmHarness(EngineHarness):
             log_interval=0.05,
             heartbeat_interval=0.5,
             report_timeout=0.5,
+            isolation=self.isolation,
         )
         return SlurmEngine(home, options)
 
@@ -90,6 +91,12 @@ class TestSlurm(SlurmHarness, EngineContract):
 
     def test_a_task_sees_its_own_gpus_and_no_others(self) -> None:
         pytest.skip("Slurm chooses and hides devices; this cluster has none")
+
+
+@pytest.mark.release
+class TestSlurmWithoutIsolation(TestSlurm):
+    isolation = "none"
+    has_own_folders = False
 
 
 @pytest.mark.release

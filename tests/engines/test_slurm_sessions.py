@@ -91,7 +91,7 @@ def test_the_first_words_of_a_session_are_told_from_its_output() -> None:
 
 def test_processes_are_parsed_and_damaged_lines_left_out() -> None:
     sleep = b"sleep\0a b\n\0".hex()
-    found = parse_processes(f"20 10 no {sleep} sleep\n10 1 yes - my (odd) name\nnonsense\n30 1 no xyz x\n")
+    found = parse_processes(f"20 3 10 no {sleep} sleep\n10 2 1 yes - my (odd) name\nnonsense\n30 4 1 no xyz x\n")
     assert [(each.pid, each.parent, each.command, each.python) for each in found] == [
         (10, 1, ("[my (odd) name]",), True),
         (20, 10, ("sleep", "a b\n"), False),

@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from holdfast.engines.static_program import FAILURE_CODE
 from holdfast.engines.task_user import MAX_ID, TaskUser
-from holdfast.engines.user_switch import FAILURE_CODE, build_user_switch, supports_user_switch
+from holdfast.engines.user_switch import build_user_switch, supports_user_switch
 
 USER = TaskUser(name="app", uid=70_000, gid=1300, groups=(1300, 7, MAX_ID))
 

@@ -244,6 +244,7 @@ write_usage() {
     _holdfast_ticks=0
     _holdfast_pages=0
     _holdfast_count=-1 # without this shell
+    [ ! -s "$_holdfast_folder/sandbox.status" ] || _holdfast_count=-5 # and the processes of the sandbox itself
     _holdfast_pids=$$
     while [ -n "$_holdfast_pids" ]; do
         _holdfast_next=
@@ -255,6 +256,8 @@ write_usage() {
         _holdfast_pids=$_holdfast_next
     done
     read_group_memory 2>/dev/null
+    [ "$_holdfast_count" -ge 0 ] || _holdfast_count=0
+    keep_counted_ticks 2>/dev/null
     IFS=' ' read -r _holdfast_now _ </proc/uptime
     _holdfast_line="$_holdfast_now $_holdfast_ticks $_holdfast_count $((_holdfast_pages * _holdfast_page_size))"
     _holdfast_line="$_holdfast_line $_holdfast_memory $_holdfast_limit"
@@ -264,6 +267,17 @@ write_usage() {
     fi
     echo "$_holdfast_line" >"$_holdfast_folder/report/usage.draft"
     mv -f "$_holdfast_folder/report/usage.draft" "$_holdfast_folder/report/usage"
+}
+
+# The parents of killed processes, and bubblewrap, do not count what those have used. The sandbox records it at its end.
+keep_counted_ticks() {
+    for _holdfast_file in usage ticks; do
+        [ -r "$_holdfast_folder/report/$_holdfast_file" ] || continue
+        IFS=' ' read -r _holdfast_value _holdfast_before _ <"$_holdfast_folder/report/$_holdfast_file"
+        [ "$_holdfast_file" = usage ] || _holdfast_before=$_holdfast_value
+        case $_holdfast_before in '' | *[!0-9]* | ????????????*) continue ;; esac
+        [ "$_holdfast_ticks" -ge "$_holdfast_before" ] || _holdfast_ticks=$_holdfast_before
+    done
 }
 
 # add_process PID FIELDS...: with the time of its children that have ended.
@@ -286,6 +300,8 @@ _holdfast_stopped=
 trap _holdfast_stopped=yes TERM
 trap : INT HUP QUIT USR1 USR2 ALRM PIPE
 choose_ports "$3" "$4"
+_holdfast_local=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}
+_holdfast_gpus=${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:--}}
 # A command that starts steps of its own must not inherit the shape of this one.
 unset LC_ALL ENVIRONMENT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS \
     SLURM_STEP_TASKS_PER_NODE SLURM_STEP_LAUNCHER_PORT SLURM_STEP_GPUS SLURM_STEP_RESV_PORTS SLURM_SRUN_COMM_HOST \
@@ -303,7 +319,12 @@ export -p >"$_holdfast_folder/report/variables" # for sessions; those of the tas
 umask 022
 trap : TERM
 report_change
-/bin/sh "$_holdfast_folder/runner" </dev/null
+if [ -e "$_holdfast_folder/slurm-sandbox" ]; then
+    set -- "$_holdfast_folder/slurm-sandbox" "$_holdfast_local" "$_holdfast_gpus"
+else
+    set -- "$_holdfast_folder/runner"
+fi
+/bin/sh "$@" </dev/null
 _holdfast_code=$?
 record_memory_kills
 kill -9 "$_holdfast_heartbeat"

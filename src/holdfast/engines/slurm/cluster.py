@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from holdfast.core.conditions import Condition, ConditionKind
 from holdfast.core.messages import msg
 from holdfast.core.scheduling.placement import Node
-from holdfast.engines.base import NO_LIMITS, EngineHealth, Isolation
+from holdfast.engines.base import NO_LIMITS, EngineHealth
 
 from .commands import SlurmCommands, SlurmUnavailable
+from .isolation.node_isolation import NodeIsolation, find_isolation, list_isolation_notes
 from .jobs import ClusterTotals
 from .options import SlurmOptions
 
 _CGROUP_LIMITS = "cgroup"
-_NOTES = (msg("Tasks in Slurm are not isolated: they run as the server's user and see the files of the node."),)
 _NO_LIMITS_NOTE = msg("Slurm does not limit memory and CPU of tasks. Set `TaskPlugin=task/cgroup` in slurm.conf.")
 
 
@@ -24,6 +26,7 @@ class Cluster:
         self._totals = ClusterTotals()
         self._has_limits = True
         self.config: dict[str, str] = {}  # of Slurm, as read last
+        self.nodes: Mapping[str, NodeIsolation] = {}  # how nodes have run tasks
         self.error = ""  # why Slurm does not respond; empty: it does
 
     async def refresh(self) -> bool:
@@ -55,11 +58,16 @@ class Cluster:
     def get_health(self) -> EngineHealth:
         return EngineHealth(
             name=self._name,
-            isolation=Isolation.NONE,
+            isolation=find_isolation(self.nodes, self._options.isolation),
             limits=_CGROUP_LIMITS if self._has_limits else NO_LIMITS,
-            notes=_NOTES if self._has_limits else (*_NOTES, _NO_LIMITS_NOTE),
+            notes=tuple(self._iter_notes()),
             conditions=(_make_unavailable_condition(self.error),) if self.error else (),
         )
+
+    def _iter_notes(self) -> Iterator[str]:
+        yield from list_isolation_notes(self.nodes, self._options.isolation)
+        if not self._has_limits:
+            yield _NO_LIMITS_NOTE
 
 
 def _make_unavailable_condition(detail: str) -> Condition:

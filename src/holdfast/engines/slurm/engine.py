@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
+from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import Reading
 from holdfast.core.scheduling.placement import Node
@@ -49,6 +50,7 @@ from holdfast.supervision import run_supervised
 from .changed_tasks import ChangedTasks
 from .cluster import Cluster
 from .commands import SlurmCommands, SlurmUnavailable
+from .isolation.task_setup import NODES_FOLDER, TaskSetups
 from .jobs import list_duplicates
 from .names import JobNames
 from .node_programs import NodePrograms
@@ -62,7 +64,6 @@ from .sessions import SlurmSessions
 from .slurm_folder import SlurmFolder
 from .starter import SlurmStarter
 from .stopper import SlurmStopper
-from .task_files import HOST_IMAGE
 from .watched_tasks import WatchedTask, WatchedTasks, poll_logs
 
 logger = logging.getLogger(__name__)
@@ -110,8 +111,10 @@ class SlurmEngine:
         self._observer = SlurmObserver(
             options, self._names, self._task_folders, self._commands, self._queue, self._tasks, self._run_in_thread
         )
+        programs = NodePrograms(self._task_folders.home)
+        setups = TaskSetups(options, self._task_folders.home, programs)
         self._starter = SlurmStarter(
-            options, self._names, self._commands, self._queue, self._observer, self._run_in_thread
+            options, self._names, self._commands, self._queue, self._observer, setups, self._run_in_thread
         )
         self._stopper = SlurmStopper(
             self._names,
@@ -124,11 +127,7 @@ class SlurmEngine:
             options.busy_interval,
         )
         self._sessions = SlurmSessions(
-            self._commands,
-            self._observer,
-            NodePrograms(self._task_folders.home),
-            self._run_in_thread,
-            self._background.start,
+            self._commands, self._observer, programs, self._run_in_thread, self._background.start
         )
         self._revived = RevivedJobs(
             self._names,
@@ -152,8 +151,7 @@ class SlurmEngine:
         self._queue_waits = QueueWaits(self._names, self._commands, self._queue, self._observer)
         self._is_open, self._has_folders = True, False
         await self._open_folders()
-        with suppress(EngineError):
-            await self._cluster.refresh()
+        await self._refresh_cluster()
         self._background.start(run_supervised("slurm-queue", self._watch_tasks))
         self._background.start(run_supervised("slurm-logs", self._watch_logs))
         self._background.start(run_supervised("slurm-nodes", self._watch_nodes))
@@ -175,7 +173,8 @@ class SlurmEngine:
     def _set_up_folders(self) -> list[str]:
         """Create the folders; return the attempts that may run."""
         self._task_folders.create_folders()
-        (self._task_folders.home / "ports").mkdir(mode=0o700, exist_ok=True)
+        for name in ("ports", NODES_FOLDER):
+            (self._task_folders.home / name).mkdir(mode=0o700, exist_ok=True)
         self._changes.create_folder()
         self._cleaner.submit(delete_trash, tuple(self._task_folders.list_trash()))
         found = filter(is_safe_id, self._task_folders.list_attempt_ids())
@@ -219,9 +218,16 @@ class SlurmEngine:
             if not self._has_folders:
                 await self._open_folders()
                 self._probe.request_check()
-            with suppress(EngineError):
-                if await self._cluster.refresh():
-                    self._on_health()
+            if await self._refresh_cluster():
+                self._on_health()
+
+    async def _refresh_cluster(self) -> bool:
+        """Return whether it has changed."""
+        before, self._cluster.nodes = self._cluster.nodes, await self._run_in_thread(self._starter.setups.read_nodes)
+        has_changed = before != self._cluster.nodes
+        with suppress(EngineError):
+            has_changed = await self._cluster.refresh() or has_changed
+        return has_changed
 
     async def list_images(self) -> Sequence[ImageSummary]:
         source = msg("the files of the nodes")

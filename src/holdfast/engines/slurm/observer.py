@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.exits.exit import Cause
-from holdfast.core.messages import msg
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.metrics.samples import Reading
 from holdfast.engines.embedded.lifecycle import artifacts
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
@@ -23,6 +23,7 @@ from holdfast.engines.embedded.task_folder import is_safe_id
 
 from .accounting import AccountedJob, Accounting
 from .commands import SlurmCommands, SlurmUnavailable
+from .isolation.node_isolation import ISOLATION_FILE, NodeIsolation, describe_missing_isolation, parse_isolation
 from .job_numbers import JobNumbers
 from .jobs import QueuedJob, choose_job
 from .names import JobNames
@@ -58,6 +59,7 @@ class SlurmObserver:
         self._tasks = tasks
         self._run_in_thread = run_in_thread
         self._heartbeats: dict[str, tuple[bytes, float]] = {}  # the last one, and since when it has not changed
+        self._isolations: dict[str, NodeIsolation] = {}  # of tasks that run
         self._ended_since: dict[str, float] = {}  # attempts that have ended, but not reported it
         self._never = NeverStarts(options.never_timeout)
         self.numbers = JobNumbers()
@@ -85,6 +87,12 @@ class SlurmObserver:
                 self.numbers.record(facts.allocation.job, self._names.make_name(facts.leader))
         return found
 
+    def _read_isolation(self, facts: TaskFacts) -> None:
+        """Its node writes it once, before the task takes its claim. Blocking."""
+        if facts.report.claimed and facts.end is None and facts.attempt_id not in self._isolations:
+            found = parse_isolation(self.get_folder(facts.attempt_id).read_head(ISOLATION_FILE, 1000))
+            self._isolations[facts.attempt_id] = found
+
     def _read_facts(self, attempt_ids: Sequence[str]) -> list[TaskFacts]:
         """Blocking. EngineError while the folder is not there: then nothing is known, and no task is absent."""
         try:
@@ -92,7 +100,10 @@ class SlurmObserver:
         except OSError as error:
             why = error.strerror or str(error)
             raise EngineError(msg("The folder that all nodes share cannot be read: {why}", why=why)) from error
-        return [read_facts(self.get_folder(attempt_id), attempt_id) for attempt_id in attempt_ids]
+        found = [read_facts(self.get_folder(attempt_id), attempt_id) for attempt_id in attempt_ids]
+        for facts in found:
+            self._read_isolation(facts)
+        return found
 
     async def observe(self, attempt_ids: Collection[str], *, look: bool = False) -> dict[str, Observation]:
         """`look`: look at Slurm's queue, although the files of the tasks are enough."""
@@ -129,7 +140,7 @@ class SlurmObserver:
         return last is not None and asyncio.get_running_loop().time() - last[1] > limit
 
     async def _observe_by_files(self, found: Sequence[TaskFacts]) -> dict[str, Observation]:
-        running = {facts.attempt_id: _build_running(facts) for facts in found if facts.is_running}
+        running = {facts.attempt_id: self._build_running(facts) for facts in found if facts.is_running}
         ended = [facts for facts in found if not facts.is_running]
         return running | await self._record_ends([(facts, _decide_clear_end(facts)) for facts in ended])
 
@@ -200,7 +211,7 @@ class SlurmObserver:
         if record is not None:
             return record
         if facts.allocation is not None:
-            return _build_running(facts)
+            return self._build_running(facts)
         if job is None:
             return Observation(attempt_id=facts.attempt_id, seen=ObservedState.ABSENT)
         shown = self._find_first_component(job, jobs)
@@ -258,6 +269,7 @@ class SlurmObserver:
             is_final=is_final,
             stop_code=facts.stop_code,
             gang_incomplete=facts.gang_incomplete,
+            refusal=facts.refusal,
             oom=facts.oom or (job is not None and job.state == "OUT_OF_MEMORY"),
             silent=self._is_silent(facts.attempt_id),
             overdue=unreported and self._is_report_overdue(facts.attempt_id),
@@ -314,6 +326,13 @@ class SlurmObserver:
         self._heartbeats.pop(attempt_id, None)
         self._ended_since.pop(attempt_id, None)
         self._never.forget(attempt_id)
+        self._isolations.pop(attempt_id, None)
+
+    def _build_running(self, facts: TaskFacts) -> Observation:
+        seen = _build_running(facts)
+        missing = describe_missing_isolation(self._isolations.get(facts.attempt_id, NodeIsolation()))
+        warning = join_messages(" ", (seen.warning, missing)) if seen.warning and missing else seen.warning or missing
+        return replace(seen, warning=warning)
 
     def _add_artifacts(self, facts: TaskFacts, seen: Observation) -> Observation:
         if seen.seen is not ObservedState.EXITED:
@@ -325,7 +344,11 @@ def _decide_clear_end(facts: TaskFacts) -> EndRecord:
     """Return how a task ended whose files are enough to know."""
     if facts.end is not None:
         return facts.end
-    record = decide_end(EndEvidence(allocation=facts.allocation, code=facts.report.code, stop_code=facts.stop_code))
+    record = decide_end(
+        EndEvidence(
+            allocation=facts.allocation, code=facts.report.code, stop_code=facts.stop_code, refusal=facts.refusal
+        )
+    )
     assert record is not None
     return record
 
@@ -336,6 +359,8 @@ def _has_ended(facts: TaskFacts) -> bool:
 
 def _is_clear_end(facts: TaskFacts) -> bool:
     """Return whether its report is enough: Slurm's state would add nothing."""
+    if facts.refusal:
+        return facts.stop_code is None
     return facts.report.code is not None and (facts.report.code == 0 or facts.stop_code is not None)
 
 

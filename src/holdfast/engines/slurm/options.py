@@ -34,3 +34,6 @@ class SlurmOptions:
     port_end: int = 40000  # exclusive
     log_cap: int = 10 * GIB  # bytes kept of each stream
     unknown_image: str = "fail"  # or "host": use the node's own files
+    isolation: str = "auto"  # or one of the ways in sandbox_files.py
+    hidden: tuple[str, ...] = ()  # folders of the server that no task may see
+    host_show: tuple[str, ...] = ()  # additional folders of nodes for tasks on the image `host`

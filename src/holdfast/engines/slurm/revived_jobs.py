@@ -25,6 +25,7 @@ from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.start_refusal import StartRefused
 
 from .commands import SlurmCommands
+from .isolation.task_setup import TaskSetups
 from .jobs import QueuedJob
 from .names import JobNames
 from .queue_watch import QueueWatch
@@ -88,7 +89,7 @@ class RevivedJobs(RevivedTasks):
         revived = SlurmFolder(folder[REVIVED_FOLDER])
         idle = await self._run_in_thread(lambda: _make_idle_launch(launch, folder))
         await self._starter.check_launch(idle)
-        await self._run_in_thread(lambda: _create_files(revived, idle, folder))
+        await self._run_in_thread(lambda: _create_files(revived, idle, folder, self._starter.setups))
         await self._starter.submit_job(self._make_name(launch.attempt_id), [TaskLocation(idle, revived.path)])
 
     async def _wait_until_started(self, attempt_id: str, revived: SlurmFolder) -> None:
@@ -163,8 +164,8 @@ def _replace_words(text: str, replacements: Mapping[str, str]) -> str:
     return text
 
 
-def _create_files(revived: SlurmFolder, idle: LaunchSpec, folder: SlurmFolder) -> None:
+def _create_files(revived: SlurmFolder, idle: LaunchSpec, folder: SlurmFolder, setups: TaskSetups) -> None:
     remove_tree(revived.path)
     os.mkdir(revived.path, 0o700)
     os.symlink(folder[HOME_FOLDER], revived[HOME_FOLDER])
-    create_task_files(revived, idle, home=folder[HOME_FOLDER])
+    create_task_files(revived, idle, setups, home=folder[HOME_FOLDER])

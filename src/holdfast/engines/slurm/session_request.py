@@ -21,6 +21,7 @@ MAX_WELCOME_SIZE = 4096  # bytes
 _REFUSALS = {
     "ended": msg("The task has ended."),
     "starting": msg("The task is still being set up. Try again in a moment."),
+    "nsenter": msg("This needs the program `nsenter` on the node of the task."),
     "pipe": msg("Cannot open a session in the task: its folder is not writable on the node."),
     "python": msg("This needs Python 3.8 or newer on the node of the task."),
     "machine": msg("Stack dumps need a node with the same architecture as the server."),
@@ -86,21 +87,21 @@ def parse_processes(text: str) -> list[TaskProcess]:
     """Return the processes of `slurm_session.sh processes`, parents before children."""
     found: dict[int, TaskProcess] = {}
     for line in text.splitlines():
-        words = line.split(" ", 4)
-        if len(words) != 5 or not words[0].isdigit() or not words[1].isdigit():
+        words = line.split(" ", 5)
+        if len(words) != 6 or not all(word.isdigit() for word in words[:3]):
             continue
         try:
-            parts = bytes.fromhex(words[3].replace("-", "")).split(b"\0")
+            parts = bytes.fromhex(words[4].replace("-", "")).split(b"\0")
         except ValueError:
             continue
         command = tuple(part.decode("utf-8", "replace") for part in (parts[:-1] if parts[-1] == b"" else parts))
         pid = int(words[0])
         found[pid] = TaskProcess(
             pid=pid,
-            inner_pid=pid,
-            parent=int(words[1]),
-            command=command or (f"[{words[4]}]",),
-            python=words[2] == "yes",
+            inner_pid=int(words[1]),
+            parent=int(words[2]),
+            command=command or (f"[{words[5]}]",),
+            python=words[3] == "yes",
         )
     return sort_by_parent(found)
 

@@ -37,9 +37,9 @@ from .session_request import (
     render_session_file,
     render_step,
 )
+from .shared_files import write_file
 from .slurm_folder import SlurmFolder, TaskFacts, read_facts
 from .task_end import KILL_CODE
-from .task_files import write_file
 
 _START_TIMEOUT = 30.0  # seconds until a session must have started
 _CONNECT_TIMEOUT = 5.0  # seconds for a connection to a node

@@ -20,6 +20,7 @@ from holdfast.engines.embedded.task_folder import KILLED_FILE, TaskFolder
 from holdfast.engines.runner_report import RunnerReport, parse_report
 from holdfast.engines.task_program import REPORT_FOLDER, SECRET_FILES
 
+from .isolation.node_isolation import REFUSAL_FILE
 from .task_end import Allocation, EndRecord, parse_end_record
 from .usage import MAX_USAGE_SIZE, USAGE_FILE
 
@@ -51,6 +52,7 @@ class TaskFacts:
     oom: bool = False  # a process was killed for its memory
     gang_incomplete: bool = False  # it waited for the addresses of its gang, and gave up
     notes: TaskNotes = field(default_factory=TaskNotes)
+    refusal: str = ""  # why its node did not run it
     stop_code: int | None = None  # the server has signalled it: its exit code, unless the task reports its own
 
     @property
@@ -65,7 +67,8 @@ class TaskFacts:
 
     @property
     def is_running(self) -> bool:
-        return self.end is None and self.allocation is not None and self.report.code is None and self.step_code is None
+        is_over = self.report.code is not None or self.step_code is not None or bool(self.refusal)
+        return self.end is None and self.allocation is not None and not is_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,10 @@ class SlurmFolder(TaskFolder):
             return {}
         return {name: self.read_head(f"{REPORT_FOLDER}/{name}", size) for name in names if (size := _REPORTS.get(name))}
 
+    def read_refusal(self) -> str:
+        """Return why its node did not run it; empty if nothing."""
+        return self.read_head(REFUSAL_FILE, _MAX_REPORT_SIZE).decode("utf-8", "replace").strip()
+
     def read_usage(self) -> str:
         """Return what the node has written last about its usage; empty if nothing."""
         return self.read_head(f"{REPORT_FOLDER}/{USAGE_FILE}", MAX_USAGE_SIZE).decode("ascii", "replace")
@@ -179,6 +186,7 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         gang=gang if attempt_id in gang else (),
         allocation=folder.read_allocation() if "allocation" in reports else None,
         report=parse_report(reports.get("claim", b"")),
+        refusal=folder.read_refusal() if "allocation" in reports and "claim" not in reports else "",
         heartbeat=reports.get("heartbeat", b""),
         step_code=_parse_code(reports.get("step", b"")),
         oom=bool(_parse_code(reports.get("oom", b""))),

@@ -22,6 +22,7 @@ from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.start_refusal import StartRefused
 
 from .commands import SlurmCommands, SlurmUnavailable, SubmissionRefused
+from .isolation.task_setup import TaskSetups
 from .names import JobNames
 from .observer import SlurmObserver
 from .options import SlurmOptions
@@ -29,7 +30,7 @@ from .queue_watch import QueueWatch
 from .reasons import describe_refusal, is_too_large
 from .render import TaskLocation, render_submission
 from .task_end import EndKind, EndRecord
-from .task_files import check_launch, create_task_files
+from .task_files import create_task_files
 
 
 class SlurmStarter:
@@ -40,9 +41,11 @@ class SlurmStarter:
         commands: SlurmCommands,
         queue: QueueWatch,
         observer: SlurmObserver,
+        setups: TaskSetups,
         run_in_thread: ThreadRunner,
     ) -> None:
         self._options = options
+        self.setups = setups
         self._names = names
         self._commands = commands
         self._queue = queue
@@ -97,12 +100,12 @@ class SlurmStarter:
     def _prepare_new_task(self, launch: LaunchSpec) -> bool:
         """Create the files of a task that no server has prepared before; False if one may have, and may have submitted
         it. Blocking."""
-        check_launch(launch, self._options.unknown_image)
+        self.setups.check_launch(launch)
         folder = self._observer.get_folder(launch.attempt_id)
         try:
             if not folder.exists():  # it may be archived
                 os.mkdir(folder.path, 0o700)
-                create_task_files(folder, launch, is_new=True)
+                create_task_files(folder, launch, self.setups, is_new=True)
                 return True
         except (FileExistsError, FileNotFoundError):  # another server was first, or the shared folder is not there
             pass
@@ -117,7 +120,7 @@ class SlurmStarter:
             return False
         await self.check_launch(launch)
         folder = self._observer.get_active_folder(launch.attempt_id)
-        await self._run_in_thread(lambda: create_task_files(folder, launch))
+        await self._run_in_thread(lambda: create_task_files(folder, launch, self.setups))
         return True
 
     def _forget_gang(self, gang: tuple[str, ...]) -> None:
@@ -157,7 +160,7 @@ class SlurmStarter:
 
     async def check_launch(self, launch: LaunchSpec) -> None:
         """Raise StartRefused if this engine cannot run it."""
-        await self._run_in_thread(lambda: check_launch(launch, self._options.unknown_image))
+        await self._run_in_thread(lambda: self.setups.check_launch(launch))
 
     async def expire_gangs(self, timeout: float) -> list[str]:
         """Give up the members that waited too long for the others; return their ids."""

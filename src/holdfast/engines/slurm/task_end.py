@@ -15,6 +15,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 
+from .isolation.node_isolation import describe_node_refusal
 from .reasons import describe_reason
 from .usage import parse_usage
 
@@ -48,6 +49,7 @@ class EndKind(StrEnum):
     GANG_INCOMPLETE = "gang-incomplete"  # it was not submitted: other tasks of its gang were not passed in time
     NUMBER_REUSED = "number-reused"  # Slurm ended it, since another job had the same number
     NEVER_STARTS = "never-starts"  # Slurm said for some time that it can never start it
+    NODE_REFUSED = "node-refused"  # the node cannot isolate it as required, or lacks a volume
     NOT_RUN = "not-run"  # the job ended before the task took its claim
 
 
@@ -109,6 +111,7 @@ class EndEvidence:
     overdue: bool = False  # its report should be visible by now
     gang_incomplete: bool = False  # it gave up to wait for its gang, and ran nothing
     reused: bool = False  # Slurm gave the number of its job to another one, too
+    refusal: str = ""  # why its node did not run it
 
     @property
     def stopped(self) -> bool:
@@ -121,6 +124,8 @@ def decide_end(seen: EndEvidence) -> EndRecord | None:
         return _decide_reported(seen, seen.code)
     if seen.gang_incomplete and not seen.stopped:
         return EndRecord(kind=EndKind.GANG_INCOMPLETE)
+    if seen.refusal and not seen.stopped:
+        return EndRecord(kind=EndKind.NODE_REFUSED, reason=seen.refusal)
     if seen.step_code is not None and not seen.is_final:  # the rest of its gang runs on
         return _decide_unreported(seen, seen.step_code) if seen.overdue or seen.stopped else None
     if not seen.state:
@@ -240,6 +245,9 @@ def build_end_observation(attempt_id: str, record: EndRecord) -> Observation:
             )
         case EndKind.NEVER_STARTS:
             text = describe_reason(record.reason)
+            return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NOT_ALLOWED)
+        case EndKind.NODE_REFUSED:
+            text = describe_node_refusal(record.reason, record.node)
             return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NOT_ALLOWED)
         case EndKind.NOT_RUN | EndKind.GANG_INCOMPLETE:
             text = _describe_failed_start(record)

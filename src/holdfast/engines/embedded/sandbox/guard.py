@@ -17,14 +17,14 @@ from .host import SHOWN_FOLDERS
 from .render import Bind, SandboxGuard
 
 # The lists that container runtimes use by default.
-_READ_ONLY_PATHS = ("/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger")
-_MASKED_PATHS = (
+READ_ONLY_PATHS = ("/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger")
+MASKED_PATHS = (
     "/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
     "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
 )  # fmt: skip
-_MASKED_SYS_PATHS = ("/sys/firmware", "/sys/devices/virtual/powercap")
+MASKED_SYS_PATHS = ("/sys/firmware", "/sys/devices/virtual/powercap")
 # Covered whether mounted or not: a mount on the machine reaches running sandboxes too.
-_SYS_MOUNT_POINTS = (
+SYS_MOUNT_POINTS = (
     CGROUP_PATH, "/sys/fs/bpf", "/sys/fs/fuse/connections", "/sys/fs/pstore", "/sys/fs/resctrl", "/sys/fs/selinux",
     "/sys/fs/smackfs", "/sys/kernel/config", "/sys/kernel/debug", "/sys/kernel/security", "/sys/kernel/tracing",
 )  # fmt: skip
@@ -33,16 +33,16 @@ _HARMLESS_FILESYSTEMS = frozenset({"fuse.lxcfs"})  # shows a container its own p
 
 def build_guard(*, privileged: bool) -> SandboxGuard:
     guard = SandboxGuard(
-        privileged=privileged, read_only=tuple(path for path in _READ_ONLY_PATHS if os.path.exists(path))
+        privileged=privileged, read_only=tuple(path for path in READ_ONLY_PATHS if os.path.exists(path))
     )
-    return mask_sys_paths(mask_paths(guard, _MASKED_PATHS), MountTable().read_mounts())
+    return mask_sys_paths(mask_paths(guard, MASKED_PATHS), MountTable().read_mounts())
 
 
 def mask_sys_paths(guard: SandboxGuard, mounts: Iterable[Mount], groups: Iterable[Bind] = ()) -> SandboxGuard:
     """Cover the current mounts below /sys; `groups` are the task's own cgroups."""
     groups = tuple(groups)
     shown = {bind.target for bind in groups}
-    folders = {path for path in (*_MASKED_SYS_PATHS, *_SYS_MOUNT_POINTS) if os.path.isdir(path)}
+    folders = {path for path in (*MASKED_SYS_PATHS, *SYS_MOUNT_POINTS) if os.path.isdir(path)}
     files: set[str] = set()
     for point, mount in find_top_mounts(each for each in mounts if each.point.startswith("/sys/")).items():
         if mount.kind not in _HARMLESS_FILESYSTEMS:

@@ -33,7 +33,7 @@ from ..cluster import Cluster
 from ..commands import SlurmCommands, SubmissionRefused
 from ..options import SlurmOptions
 from ..reasons import describe_refusal, is_refusal
-from ..task_files import write_file
+from ..shared_files import write_file
 from .probe_result import (
     FOLDER_CODES,
     MAX_OUTPUT_SIZE,

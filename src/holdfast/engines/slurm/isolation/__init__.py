@@ -1,0 +1,1 @@
+"""How tasks are isolated on the nodes of a Slurm cluster."""

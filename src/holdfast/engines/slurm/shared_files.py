@@ -1,0 +1,27 @@
+"""Writes files to the folder that all nodes share. Blocking: runs in a thread."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.engines.task_program import TaskFile
+
+
+def write_file(path: str, content: TaskFile) -> None:
+    """Write a file at once, with its mode."""
+    draft = f"{path}.{os.urandom(4).hex()}.draft"  # another server may do the same
+    create_file(draft, content)
+    os.rename(draft, path)
+
+
+def create_file(path: str, content: TaskFile) -> None:
+    """Create a file that nobody reads yet."""
+    mode = content.mode & 0o700 if content.secret else content.mode
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(fd, mode)
+        data = content.encode()
+        while data:
+            data = data[os.write(fd, data) :]
+    finally:
+        os.close(fd)

