@@ -1,6 +1,6 @@
 """The Slurm engine keeps the contract on a real Slurm."""
 
-from __future__ import annotations
+from __future__ import asyncio
 
 import shutil
 from collections.abc import Iterator
@@ -138,7 +138,9 @@ class TestSlurmWithCgroups(SlurmHarness):
         async def scenario(rig: Rig) -> None:
             assert isinstance(rig.engine, SlurmEngine)
             await rig.start_and_wait_for(b"up", "a", FOREVER, resources=Resources(cpu=1.0, memory=64 * MIB))
-            reading = (await rig.engine.measure_tasks(["a"]))["a"]
+            while not (readings := await rig.engine.measure_tasks(["a"])):  # its node writes them beside the task
+                await asyncio.sleep(0.05)
+            reading = readings["a"]
             assert reading.memory_limit == 64 * MIB
             assert 0 < reading.memory < 64 * MIB
 

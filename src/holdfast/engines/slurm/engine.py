@@ -59,6 +59,7 @@ from .options import SlurmOptions
 from .probe import ClusterProbe
 from .queue_waits import QueueWaits
 from .queue_watch import QueueWatch
+from .reasons import describe_reason
 from .revived_jobs import RevivedJobs
 from .sessions import SlurmSessions
 from .slurm_folder import SlurmFolder
@@ -348,7 +349,8 @@ class SlurmEngine:
 
     async def _watch_accepted(self, attempt_id: str) -> Observation:
         """Watch a task whose job Slurm has just accepted. It is not looked up: the next look shows where it is."""
-        seen = Observation(attempt_id=attempt_id, seen=ObservedState.QUEUED, since=datetime.now(UTC))
+        text, now = describe_reason(""), datetime.now(UTC)
+        seen = Observation(attempt_id=attempt_id, seen=ObservedState.QUEUED, message=text, since=now)
         await self._watch_new([attempt_id])
         task = self._tasks.get(attempt_id)
         if task is not None:
