@@ -172,6 +172,7 @@ def test_a_folder_that_the_node_does_not_see_is_a_failed_start(
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(rig.launch("a", "echo ran", engine_options={"partition": "closed"}))
         task = tmp_path / "shared/tasks/a"
+        await rig.engine.close()  # the server sees the folder all the time
         away = (task / what).rename(tmp_path / "away") if what else task.rename(tmp_path / "away")
         await query(cluster, "scontrol", "update", "partitionname=closed", "state=up")
         try:
@@ -181,7 +182,9 @@ def test_a_folder_that_the_node_does_not_see_is_a_failed_start(
         finally:
             away.rename(task / what)
             await query(cluster, "scontrol", "update", "partitionname=closed", "state=down")
-        ended = await rig.end_of("a")
+        await rig.open()
+        seen = await rig.look("a")
+        ended = await rig.end_of("a") if seen.seen.alive else seen
         assert (ended.seen, ended.transient, ended.cause) == (ObservedState.REFUSED, True, Cause.START_FAILED)
         assert "Check that all nodes share it" in ended.message
         assert await read_all(rig.log("a")) == b""
