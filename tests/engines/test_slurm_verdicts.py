@@ -448,6 +448,11 @@ def test_a_drained_node_and_a_reservation_are_said_so(play: Any, cluster: SlurmC
         try:
             await rig.engine.start(rig.launch("a", "exit 0", engine_options={"partition": "short"}))
             await wait_for_message(rig, "a", "down, drained or reserved")
+            assert isinstance(rig.engine, SlurmEngine)
+            wait = await rig.engine.explain_queue_wait(["a"])
+            assert wait is not None
+            assert (wait.kind, wait.holders) == (BlockerKind.ENGINE_ACTION, ())
+            assert wait.text.endswith("Nodes: n3.")
         finally:
             await query(cluster, "scontrol", "update", "nodename=n3", "state=resume")
         assert (await rig.end_of("a")).code == 0
@@ -458,6 +463,12 @@ def test_a_drained_node_and_a_reservation_are_said_so(play: Any, cluster: SlurmC
         await rig.engine.stop("b", 0)
         await rig.end_of("b")
         await query(cluster, "scontrol", "delete", "reservationname=later")
+        given = ("starttime=now", "duration=60", "users=root", "nodes=n3", "flags=maint", "reservationname=repair")
+        await query(cluster, "scontrol", "create", "reservation", *given)
+        await rig.engine.start(rig.launch("c", "exit 0", engine_options={"partition": "short"}))
+        await wait_for_message(rig, "c", "reserved for maintenance")
+        await query(cluster, "scontrol", "delete", "reservationname=repair")
+        assert (await rig.end_of("c")).code == 0
 
     play(scenario)
 
