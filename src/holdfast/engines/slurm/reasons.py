@@ -158,7 +158,7 @@ def _describe_key(key: str) -> str:
 
 
 def round_estimate(start_at: datetime, now: datetime) -> datetime | None:
-    """Round up Slurm's estimate, since it changes all the time; None if it is long ago, or too far away to mean anything."""
+    """Round up Slurm's estimate, which changes all the time; None if it is long ago, or too far away to be useful."""
     distance = start_at - now
     if not -_ESTIMATE_STEP < distance < _MAX_ESTIMATE:
         return None
