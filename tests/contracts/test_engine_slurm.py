@@ -1,7 +1,8 @@
 """The Slurm engine keeps the contract on a real Slurm."""
 
-from __future__ import asyncio
+from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -10,6 +10,8 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.exits.exit import Cause, ExitKind, build_time_limit_exit
+from holdfast.core.planning.plan import plan_job
+from holdfast.core.states import JobState
 from holdfast.engines.slurm.slurm_folder import SlurmFolder, read_facts
 from holdfast.engines.slurm.task_end import (
     Allocation,
@@ -21,6 +23,8 @@ from holdfast.engines.slurm.task_end import (
     decide_end,
     parse_end_record,
 )
+from tests.core.jobs import NOON, job
+from tests.core.test_plan import POLICY, running
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RAN = Allocation(job=7, node="n1", at=AT, uptime=100.0)
@@ -119,6 +123,40 @@ def test_ends_are_told_apart(kind: EndKind, seen: ObservedState, cause: str) -> 
     assert bool(observation.message) is (kind is not EndKind.EXITED)
     assert (observation.started_at, observation.elapsed, observation.node) == (AT, 2.5, "n1")
     assert (observation.gpus, observation.ports) == ((1,), {"http": (80, 81)})
+
+
+@pytest.mark.parametrize(
+    ("record", "started", "kind", "state"),
+    [
+        (EndRecord(kind=EndKind.EXITED, code=3), True, ExitKind.USER_ERROR, JobState.FAILED),
+        (EndRecord(kind=EndKind.EXITED, code=137, oom=True), True, ExitKind.OUT_OF_MEMORY, JobState.FAILED),
+        (EndRecord(kind=EndKind.TIME_LIMIT), True, ExitKind.TIME_LIMIT, JobState.FAILED),
+        (EndRecord(kind=EndKind.DEADLINE), True, ExitKind.TIME_LIMIT, JobState.FAILED),
+        (EndRecord(kind=EndKind.DEADLINE), False, ExitKind.REFUSED, JobState.FAILED),
+        (EndRecord(kind=EndKind.NEVER_STARTS, reason="PartitionConfig"), False, ExitKind.REFUSED, JobState.FAILED),
+        (EndRecord(kind=EndKind.CANCELLED), True, ExitKind.PLATFORM, JobState.PENDING),
+        (EndRecord(kind=EndKind.CANCELLED), False, ExitKind.PLATFORM, JobState.PENDING),
+        (EndRecord(kind=EndKind.PREEMPTED), True, ExitKind.PLATFORM, JobState.PENDING),
+        (EndRecord(kind=EndKind.NODE_FAILED), True, ExitKind.PLATFORM, JobState.PENDING),
+        (EndRecord(kind=EndKind.NUMBER_REUSED), True, ExitKind.PLATFORM, JobState.PENDING),
+        (EndRecord(kind=EndKind.LOST), True, ExitKind.PLATFORM, JobState.PENDING),
+        (EndRecord(kind=EndKind.NOT_RUN, code=127), False, ExitKind.PLATFORM, JobState.PENDING),
+        (EndRecord(kind=EndKind.GANG_INCOMPLETE), False, ExitKind.PLATFORM, JobState.PENDING),
+    ],
+)
+def test_only_failures_of_the_platform_are_retried(
+    record: EndRecord, started: bool, kind: ExitKind, state: JobState
+) -> None:
+    """PENDING: it is retried, and that is not counted."""
+    before = running(job())
+    attempt_id = before.build_attempt_id(before.tasks[0])
+    seen = build_end_observation(attempt_id, add_run(record, RAN if started else None, 102.5))
+    plan = plan_job(before, {attempt_id: seen}, NOON, POLICY)
+    assert plan.after.state is state
+    outcome = plan.ended.outcome if plan.ended else plan.after.outcome
+    assert outcome is not None
+    assert outcome.exit.kind is kind
+    assert plan.after.user_retries == 0
 
 
 def test_a_time_limit_of_slurm_is_a_time_limit_of_the_task() -> None:

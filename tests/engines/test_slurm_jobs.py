@@ -149,6 +149,7 @@ def test_the_configuration_is_read() -> None:
         ("PartitionConfig", WaitClass.NEVER, "Request less"),
         ("BadConstraints", WaitClass.NEVER, "constraint"),
         ("ReqNodeNotAvail, UnavailableNodes:n3", WaitClass.ACT, "down, drained or reserved"),
+        ("ReqNodeNotAvail, Reserved for maintenance", WaitClass.WAIT, "for maintenance"),
         ("JobHeldAdmin", WaitClass.ACT, "scontrol release"),
         ("launch failed requeued held", WaitClass.ACT, "admin"),
         ("SomethingNew", WaitClass.WAIT, "SomethingNew"),

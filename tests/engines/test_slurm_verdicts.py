@@ -172,6 +172,7 @@ def test_a_folder_that_the_node_does_not_see_is_a_failed_start(
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(rig.launch("a", "echo ran", engine_options={"partition": "closed"}))
         task = tmp_path / "shared/tasks/a"
+        await rig.engine.close()  # the server sees the folder all the time
         away = (task / what).rename(tmp_path / "away") if what else task.rename(tmp_path / "away")
         await query(cluster, "scontrol", "update", "partitionname=closed", "state=up")
         try:
@@ -181,7 +182,9 @@ def test_a_folder_that_the_node_does_not_see_is_a_failed_start(
         finally:
             away.rename(task / what)
             await query(cluster, "scontrol", "update", "partitionname=closed", "state=down")
-        ended = await rig.end_of("a")
+        await rig.open()
+        seen = await rig.look("a")
+        ended = await rig.end_of("a") if seen.seen.alive else seen
         assert (ended.seen, ended.transient, ended.cause) == (ObservedState.REFUSED, True, Cause.START_FAILED)
         assert "Check that all nodes share it" in ended.message
         assert await read_all(rig.log("a")) == b""
@@ -445,6 +448,11 @@ def test_a_drained_node_and_a_reservation_are_said_so(play: Any, cluster: SlurmC
         try:
             await rig.engine.start(rig.launch("a", "exit 0", engine_options={"partition": "short"}))
             await wait_for_message(rig, "a", "down, drained or reserved")
+            assert isinstance(rig.engine, SlurmEngine)
+            wait = await rig.engine.explain_queue_wait(["a"])
+            assert wait is not None
+            assert (wait.kind, wait.holders) == (BlockerKind.ENGINE_ACTION, ())
+            assert wait.text.endswith("Nodes: n3.")
         finally:
             await query(cluster, "scontrol", "update", "nodename=n3", "state=resume")
         assert (await rig.end_of("a")).code == 0
@@ -455,6 +463,12 @@ def test_a_drained_node_and_a_reservation_are_said_so(play: Any, cluster: SlurmC
         await rig.engine.stop("b", 0)
         await rig.end_of("b")
         await query(cluster, "scontrol", "delete", "reservationname=later")
+        given = ("starttime=now", "duration=60", "users=root", "nodes=n3", "flags=maint", "reservationname=repair")
+        await query(cluster, "scontrol", "create", "reservation", *given)
+        await rig.engine.start(rig.launch("c", "exit 0", engine_options={"partition": "short"}))
+        await wait_for_message(rig, "c", "reserved for maintenance")
+        await query(cluster, "scontrol", "delete", "reservationname=repair")
+        assert (await rig.end_of("c")).code == 0
 
     play(scenario)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from holdfast.api.why import JobExplanation as WhyRecord
-from holdfast.core.scheduling.blockers import WaitExplanation
+from holdfast.core.scheduling.blockers import BlockerKind, WaitExplanation
+from holdfast.core.scheduling.placement import ResourceAmount
 from holdfast.core.states import JobState
 from holdfast.core.verdicts import (
     Confidence,
@@ -22,10 +24,12 @@ from holdfast.core.verdicts import (
     Frame,
     ResourceUsage,
 )
+from holdfast.engines.queue_waits import QueueHolder, QueueWait
 from holdfast.sdk.json_conversion import from_json, to_json
 from holdfast.server.rest.why import explanation_to_json
 from holdfast.services.why.service import JobExplanation
 
+from .portal.page_client import open_desk, text_of
 from .rig import Rig, error_of
 from .shapes import check_shape
 
@@ -68,6 +72,32 @@ async def test_why_it_waits(rig: Rig) -> None:
     assert holder["until"].endswith("Z")
     assert [(each["job"], each["asks"]["cpu"]) for each in waiting["ahead"]] == [(second, 4.0)]
     assert (waiting["ahead_count"], waiting["estimate"]["at"] is not None) == (1, True)
+
+
+async def test_a_job_in_the_queue_of_its_engine_says_who_has_the_resources(rig: Rig, monkeypatch: Any) -> None:
+    first = await submit(rig, "first", 1)
+    await rig.house.until(first, JobState.RUNNING)
+
+    async def explain(_: Collection[str]) -> QueueWait:
+        own = QueueHolder(attempt_id=f"{first}.0.main-0.0", has=ResourceAmount(cpu=1))
+        other = QueueHolder(user="eve", job_count=2, has=ResourceAmount(cpu=8))
+        return QueueWait(kind=BlockerKind.ENGINE_WAIT, text="It is full.", holders=(own, other))
+
+    monkeypatch.setattr(rig.house.engine, "explain_queue_wait", explain, raising=False)
+    rig.house.engine.queues = "It is full."
+    job = await submit(rig, "second", 1)
+    await rig.house.until(job, JobState.PREPARING)
+    found = await why(rig, job)
+    assert (found["verdict"], found["state"]) == ("waiting", "Preparing")
+    (blocker,) = found["waiting"]["blockers"]
+    assert (blocker["kind"], blocker["text"]) == ("engine-wait", "It is full.")
+    shown = [(each["name"], each["user"], each["outside"], each["job_count"]) for each in blocker["holders"]]
+    assert shown == [("", "eve", "fake", 2), ("first", "admin", "", 1)]
+    assert found["waiting"]["estimate"]["at"] is None
+    async with open_desk(rig) as desk:
+        page = text_of((await desk.get(f"/jobs/{job}")).text)
+    assert "It is full." in page
+    assert "2 jobs of eve in fake: 8 cores" in page
 
 
 async def test_others_see_it_without_names_and_strangers_not_at_all(rig: Rig) -> None:

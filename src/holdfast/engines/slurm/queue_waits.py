@@ -7,6 +7,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from holdfast.core.messages import join_messages, msg
 from holdfast.core.scheduling.blockers import BlockerKind
 from holdfast.engines.queue_waits import QueueHolder, QueueWait
 
@@ -15,7 +16,14 @@ from .jobs import QueuedJob
 from .names import JobNames
 from .observer import SlurmObserver
 from .queue_watch import QueueWatch
-from .reasons import WaitClass, classify_reason, describe_reason, needs_resources
+from .reasons import (
+    WaitClass,
+    classify_reason,
+    describe_reason,
+    find_unavailable_nodes,
+    needs_resources,
+    round_estimate,
+)
 from .running_jobs import RunningJob, list_holders
 
 _CACHE_TIME = 10.0  # seconds that the running jobs and the nodes of partitions are remembered
@@ -46,15 +54,14 @@ class QueueWaits:
         return None
 
     async def _explain_job(self, job: QueuedJob) -> QueueWait:
-        kind = classify_reason(job.reason)
         holders: tuple[QueueHolder, ...] = ()
         if needs_resources(job.reason):
             with suppress(SlurmUnavailable):  # the reason is known all the same
                 holders = await self._list_holders(job.partition)
         return QueueWait(
-            kind=_KINDS[kind],
-            text=describe_reason(job.reason),
-            start_at=job.start_at if kind is WaitClass.WAIT else None,
+            kind=_KINDS[classify_reason(job.reason)],
+            text=_describe_with_nodes(job.reason),
+            start_at=round_estimate(job.start_at, datetime.now(UTC)) if job.start_at else None,
             holders=holders,
         )
 
@@ -72,3 +79,10 @@ class QueueWaits:
 
     def _is_own(self, job: RunningJob) -> bool:
         return bool(job.comment) and self._names.make_name(job.comment) == job.name
+
+
+def _describe_with_nodes(reason: str) -> str:
+    """Return the reason in words. Its nodes are not in the message of the job: they may change all the time."""
+    nodes = find_unavailable_nodes(reason)
+    text = describe_reason(reason)
+    return join_messages(" ", (text, msg("Nodes: {nodes}.", nodes=nodes))) if nodes else text

@@ -21,6 +21,7 @@ class WaitClass(StrEnum):
 
 # By a part of the reason; the first that fits, so `Job` is last: it is in `PerJob`, too.
 _RESOURCES = {"Cpu": "CPUs", "Mem": "memory", "GRES": "GPUs", "Node": "nodes", "Wall": "time", "Job": "jobs"}
+_MAINTENANCE = "Reserved for maintenance"  # a detail of ReqNodeNotAvail
 _WAIT_TEXTS = {
     "Resources": msg("Waits in Slurm for free resources"),
     "Priority": msg("Waits in Slurm: other jobs have a higher priority"),
@@ -31,6 +32,9 @@ _WAIT_TEXTS = {
     "NodeDown": msg("Waits in Slurm: a node that it needs is down"),
     "Nodes required for job are DOWN": msg(
         "Waits in Slurm: nodes that it needs are down, drained or reserved for partitions with a higher priority"
+    ),
+    _MAINTENANCE: msg(
+        "Waits in Slurm: its nodes are reserved for maintenance. A shorter time limit may fit before it."
     ),
     "BurstBufferResources": msg("Waits in Slurm for space in a burst buffer"),
     "BurstBufferStageIn": msg("Waits in Slurm: a burst buffer is filled"),
@@ -63,6 +67,7 @@ _ACT_TEXTS = {
     "JobHoldMaxRequeue": msg("Slurm could not start it, and holds it. Ask an admin of the cluster."),
     "FrontEndDown": msg("The front end of the cluster is down. Ask an admin of the cluster."),
 }
+_NODES_PATTERN = re.compile(r"UnavailableNodes:(\S+)")
 _JOB_LIMIT_PATTERN = re.compile(r"(?:QOS|Assoc)(?:Max\w*Per(?:Job|Node)|Min)\w*")  # one that a job alone exceeds
 _LIMIT_PATTERN = re.compile(r"(?:Assoc|QOS)(?:Grp|Max)?\w*|Max\w+PerAccount")
 
@@ -110,8 +115,16 @@ def needs_resources(reason: str) -> bool:
     return _get_key(reason) in ("", "Resources", "Priority", "JobArrayTaskLimit", "Nodes required for job are DOWN")
 
 
+def find_unavailable_nodes(reason: str) -> str:
+    """Return the nodes that it waits for, as Slurm lists them; empty if it names none."""
+    found = _NODES_PATTERN.search(reason)
+    return found[1] if found else ""
+
+
 def _get_key(reason: str) -> str:
     """Return the reason without its details."""
+    if _MAINTENANCE in reason:
+        return _MAINTENANCE
     return reason.partition(",")[0].strip()
 
 
@@ -123,7 +136,7 @@ def describe_reason(reason: str, start_at: datetime | None = None, now: datetime
         return msg("Slurm will never start it as it is: {text}", text=text)
     if start_at is None or now is None or classify_reason(reason) is not WaitClass.WAIT:
         return text
-    estimate = _round_estimate(start_at, now)
+    estimate = round_estimate(start_at, now)
     if estimate is None:
         return text
     shown = msg("expected start: {time}", time=estimate.strftime("%Y-%m-%d %H:%M UTC"))
@@ -152,8 +165,8 @@ def _describe_limit(key: str) -> str:
     )
 
 
-def _round_estimate(start_at: datetime, now: datetime) -> datetime | None:
-    """Round it up, since it changes all the time; None if it is long ago, or too far away to mean anything."""
+def round_estimate(start_at: datetime, now: datetime) -> datetime | None:
+    """Round up Slurm's estimate, which changes all the time; None if it is long ago, or too far away to be useful."""
     distance = start_at - now
     if not -_ESTIMATE_STEP < distance < _MAX_ESTIMATE:
         return None
