@@ -104,6 +104,9 @@ class SlurmCommands:
         chosen = ("-p", partition) if partition else ()
         return parse_totals((await self._run_checked("sinfo", "-h", "-N", "-o", NODE_FORMAT, *chosen)).out)
 
+    async def read_time_limits(self, format: str) -> str:
+        return (await self._run_checked("sinfo", "-h", "-a", "-o", format)).out
+
     async def read_config(self) -> dict[str, str]:
         return parse_config((await self._run_checked("scontrol", "show", "config")).out)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -26,6 +27,7 @@ from .reasons import describe_refusal, is_too_large
 from .render import TaskLocation, render_submission
 from .task_end import EndKind, EndRecord
 from .task_files import check_launch, create_task_files
+from .time_limits import PartitionLimits
 
 
 class SlurmStarter:
@@ -41,6 +43,7 @@ class SlurmStarter:
         self._options = options
         self._names = names
         self._commands = commands
+        self._limits = PartitionLimits(commands, options)
         self._queue = queue
         self._observer = observer
         self._run_in_thread = run_in_thread
@@ -110,6 +113,8 @@ class SlurmStarter:
 
     async def submit_job(self, name: str, tasks: Sequence[TaskLocation]) -> None:
         """Submit a job whose files exist. StartRefused if Slurm does not accept it."""
+        fitted = await self._limits.fit_all([task.launch for task in tasks])
+        tasks = [replace(task, launch=launch) for task, launch in zip(tasks, fitted, strict=True)]
         submission = render_submission(name, tasks, self._options)
         try:
             await self._commands.submit(submission.arguments, submission.script)
