@@ -67,10 +67,10 @@ def _build_slurm_engine(home: Path, settings: Settings, options: EmbeddedOptions
     from holdfast.engines.slurm import SlurmEngine, SlurmOptions
 
     slurm = settings.slurm
-    if not slurm.folder:
+    if not slurm.folder.startswith("/"):
         raise UserError(
             msg("The engine slurm needs a folder that all nodes share."),
-            hint=msg("Set slurm.folder, such as /shared/holdfast."),
+            hint=msg("Set slurm.folder to an absolute path, such as /shared/holdfast."),
         )
     slurm_options = SlurmOptions(
         partition=slurm.partition,

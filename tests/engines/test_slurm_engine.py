@@ -277,3 +277,11 @@ def test_nothing_is_absent_while_the_shared_folder_is_away(play: Any, tmp_path: 
         assert not [each for each in rig.told if not each.seen.alive]
 
     play(scenario)
+
+
+def test_a_time_limit_that_just_fits_its_partition_is_accepted(play: Any) -> None:
+    async def scenario(rig: Rig) -> None:
+        seen = await rig.run("a", "exit 3", time_limit=300.0, engine_options={"partition": "short"})
+        assert (seen.seen, seen.code) == (ObservedState.EXITED, 3)
+
+    play(scenario)

@@ -64,6 +64,22 @@ def test_variables_of_slurm_itself_win_but_for_those_of_the_array(tmp_path: Path
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_what_slurm_does_not_set_is_added(tmp_path: Path, shell: str) -> None:
+    job = script(
+        "#SBATCH -J 'my job' -c 2 --mem=64M",
+        'echo "$SLURM_JOB_NAME|$SLURM_CPUS_PER_TASK|$SLURM_MEM_PER_NODE|$SLURM_SUBMIT_DIR|${HYDRA_BOOTSTRAP-slurm}"',
+    )
+    inside = {"SLURM_JOB_ID": "77", "SLURM_JOB_NAME": "hf-1", "SLURM_SUBMIT_DIR": "/"}
+    done = run(job, tmp_path, shell=shell, **inside)
+    assert (done.stdout, done.stderr) == (f"my job|2|64|{tmp_path}|slurm\n", "")
+
+
+def test_each_task_of_an_array_has_a_time_limit_for_its_engine() -> None:
+    assert launch_of(script("#SBATCH --array=1-2 --time=3", "exit 0")).time_limit == 180
+    assert launch_of(script("#SBATCH --array=1-2", "exit 0")).time_limit is None
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_task_of_an_array_ends_at_its_time_limit(tmp_path: Path, shell: str) -> None:
     job = script("#SBATCH --array=1-2 --time=1", "exec sleep 50")
     extras = {"sbatch": {**job.extras["sbatch"], "task_time_limit": 1}}

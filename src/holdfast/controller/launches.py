@@ -51,5 +51,5 @@ class LaunchBuilder:
                 cause=Cause.START_FAILED,
             )
         policy = self._policy(launcher.snapshot.job)
-        limit = None if policy.time_limit is None else policy.time_limit.total_seconds()
+        limit = launch.time_limit if policy.time_limit is None else policy.time_limit.total_seconds()
         return replace(launch, hold=policy.hold is not None, time_limit=limit)

@@ -1,7 +1,7 @@
 """Adds the environment of Slurm to the Launch of a batch script.
 
-On the Slurm engine the script runs inside of a job of Slurm, whose own variables win; an array is Holdfast's own there,
-too, so its variables are always set.
+On the Slurm engine the script runs inside of a job of Slurm, whose own variables win. That job does not have all of
+them, and neither the name nor the array of the script: they are Holdfast's own there, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .shell import fill_script, read_script, render_exports
 def add_sbatch_runtime(launch: LaunchSpec, snapshot: JobSnapshot, task: TaskAttempt) -> LaunchSpec:
     script: Mapping[str, Any] = snapshot.job.extras.get("sbatch", {})
     array = _make_array_variables(snapshot.id, script, task.index)
-    return replace(launch, entry=_render_entry_script(script, _make_variables(snapshot, script, array), array))
+    entry = _render_entry_script(script, _make_variables(snapshot, script, array), array)
+    return replace(launch, entry=entry, time_limit=script.get("task_time_limit"))
 
 
 def _make_variables(snapshot: JobSnapshot, script: Mapping[str, Any], array: Mapping[str, str]) -> dict[str, str]:
@@ -60,6 +61,12 @@ def _render_entry_script(script: Mapping[str, Any], variables: Mapping[str, str]
     return fill_script(
         _ENTRY_SCRIPT,
         exports=render_exports(variables),
+        missing="".join(
+            f'    [ -n "${{{name}+set}}" ] || export {name}={quote(value)}\n'
+            for name, value in variables.items()
+            if name.startswith("SLURM_")
+        ),
+        name=quote(variables["SLURM_JOB_NAME"]),
         array=render_exports(array),
         timers=_render_timers(script),
         stdin=f"exec <{quote(script['input'])} || exit 1\n" if script.get("input") else "",

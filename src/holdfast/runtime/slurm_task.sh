@@ -11,7 +11,9 @@
 take_claim() {
     IFS=' ' read -r _holdfast_boot </proc/sys/kernel/random/boot_id
     IFS=' ' read -r _holdfast_now _ </proc/uptime
-    _holdfast_line="run ${SLURM_JOB_ID:-0} $1 ${SLURM_STEP_ID:--} ${SLURMD_NODENAME:-$(uname -n)} $_holdfast_boot"
+    _holdfast_step=${SLURM_STEP_ID:--}
+    case $_holdfast_step in *[!0-9]*) _holdfast_step=- ;; esac # Slurm 26.05 gives the batch script a negative number
+    _holdfast_line="run ${SLURM_JOB_ID:-0} $1 $_holdfast_step ${SLURMD_NODENAME:-$(uname -n)} $_holdfast_boot"
     _holdfast_line="$_holdfast_line $_holdfast_now ${SLURM_STEP_GPUS:-${SLURM_JOB_GPUS:--}}"
     set -C
     if ! { echo "$_holdfast_line" >"$_holdfast_folder/report/allocation"; } 2>/dev/null; then

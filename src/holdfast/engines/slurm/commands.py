@@ -123,6 +123,9 @@ class SlurmCommands:
     async def list_nodes(self, partition: str) -> frozenset[str]:
         return frozenset((await self._run_checked("sinfo", "-h", "-N", "-p", partition, "-o", "%N")).out.split())
 
+    async def read_time_limits(self, format: str) -> str:
+        return (await self._run_checked("sinfo", "-h", "-a", "-o", format)).out
+
     async def read_config(self) -> dict[str, str]:
         return parse_config((await self._run_checked("scontrol", "show", "config")).out)
 

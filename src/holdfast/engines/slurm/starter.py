@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -31,6 +32,7 @@ from .reasons import describe_refusal, is_too_large
 from .render import TaskLocation, render_submission
 from .task_end import EndKind, EndRecord
 from .task_files import create_task_files
+from .time_limits import PartitionLimits
 
 
 class SlurmStarter:
@@ -48,6 +50,7 @@ class SlurmStarter:
         self.setups = setups
         self._names = names
         self._commands = commands
+        self._limits = PartitionLimits(commands, options)
         self._queue = queue
         self._observer = observer
         self._run_in_thread = run_in_thread
@@ -143,6 +146,8 @@ class SlurmStarter:
 
     async def submit_job(self, name: str, tasks: Sequence[TaskLocation]) -> None:
         """Submit a job whose files exist. StartRefused if Slurm does not accept it."""
+        fitted = await self._limits.fit_all([task.launch for task in tasks])
+        tasks = [replace(task, launch=launch) for task, launch in zip(tasks, fitted, strict=True)]
         submission = render_submission(name, tasks, self._options)
         self._queue.record_submission(name)
         try:
