@@ -56,6 +56,11 @@ class SlurmSettings(SettingsSection):
         description="How tasks are isolated on the nodes. auto: with bubblewrap on nodes where it works, else not at "
         "all. bubblewrap: tasks fail on other nodes. none: tasks see the files of the node, and images are refused.",
     )
+    node_folder: str = Field(
+        "",
+        description="Folder on the nodes' own disks for /tmp of isolated tasks, and for their changes to images. If "
+        "empty: SLURM_TMPDIR or TMPDIR of the job, else /tmp.",
+    )
 
     @field_validator(*QUEUE_OPTION_NAMES)
     @classmethod

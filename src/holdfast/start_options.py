@@ -87,8 +87,11 @@ def _build_slurm_engine(home: Path, settings: Settings, options: EmbeddedOptions
         log_cap=options.log_cap,
         unknown_image=options.unknown_image,
         isolation=slurm.isolation,
+        node_folder=slurm.node_folder,
         hidden=options.hidden,
         host_show=options.host_show,
+        marks=options.marks,
+        registries=options.registries,
     )
     return SlurmEngine(find_engine_folder(home, settings, "slurm"), slurm_options)
 

@@ -53,6 +53,7 @@ class SlurmHarness(EngineHarness):
             heartbeat_interval=0.5,
             report_timeout=0.5,
             isolation=self.isolation,
+            node_folder=str(self.home.parent),
         )
         return SlurmEngine(home, options)
 

@@ -268,6 +268,8 @@ put_driver() {
 }
 
 put_task() {
+    # The image's user must reach them; bubblewrap would create their parents for root only, as they are outside.
+    put --dir "${_holdfast_folder%/*}" --dir "${_holdfast_programs%/*/*}" --dir "${_holdfast_scratch%/*}"
     # All versions of the programs: a session may need a newer one.
     put --ro-bind "${_holdfast_programs%/*}" "${_holdfast_programs%/*}" --ro-bind "$_holdfast_folder" "$_holdfast_folder"
     for _holdfast_name in report notes stdout stderr; do
@@ -296,8 +298,7 @@ put_all() {
     put_system
     put_task
     [ ! -r "$_holdfast_programs/seccomp.$_holdfast_machine" ] || put --seccomp 6
-    [ -z "$_holdfast_workdir" ] || put --dir "$_holdfast_workdir"
-    put --chdir "${_holdfast_workdir:-$_holdfast_home}"
+    put --chdir "$_holdfast_home"
 }
 
 # --- ways ---
@@ -368,11 +369,12 @@ _holdfast_why=
 _holdfast_local=
 _holdfast_own=
 _holdfast_installed=
-if create_local "$1"; then
+_holdfast_node_folder=${_holdfast_node_folder:-$1}
+if create_local "$_holdfast_node_folder"; then
     check_mounts
     try_all
 else
-    _holdfast_why="no private folder in $1"
+    _holdfast_why="no private folder in $_holdfast_node_folder"
 fi
 rm -f "$_holdfast_folder/sandbox.status"
 [ -z "$_holdfast_required" ] || refuse sandbox "$_holdfast_why"

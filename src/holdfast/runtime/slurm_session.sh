@@ -232,6 +232,7 @@ done
 export SHELL
 . "$_holdfast_folder/env"
 . "$_holdfast_folder/task"
+[ "$_holdfast_action" = load ] || cd "$HOME" || cd /
 [ -z "$_holdfast_workdir" ] || cd -- "$_holdfast_workdir" || cd "$HOME" || cd /
 unset OLDPWD
 [ -x "$SHELL" ] || SHELL=/bin/sh

@@ -19,7 +19,6 @@ from typing import TypeVar
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
-from holdfast.core.job import HOST_IMAGE
 from holdfast.core.messages import msg
 from holdfast.core.metrics.samples import Reading
 from holdfast.core.scheduling.placement import Node
@@ -28,7 +27,6 @@ from holdfast.engines.base import (
     EngineHealth,
     ExecCommand,
     ExecSession,
-    ImageSummary,
     LaunchSpec,
     LogSource,
     LogStream,
@@ -50,6 +48,7 @@ from holdfast.supervision import run_supervised
 from .changed_tasks import ChangedTasks
 from .cluster import Cluster
 from .commands import SlurmCommands, SlurmUnavailable
+from .isolation.image_engine import ImageEngine
 from .isolation.task_setup import NODES_FOLDER, TaskSetups
 from .jobs import list_duplicates
 from .names import JobNames
@@ -78,11 +77,11 @@ _LOG_PAUSE_FACTOR = 5  # pause between two looks at the logs that are followed, 
 _RETRY_INTERVAL = 5.0  # seconds between two looks at the nodes while Slurm does not respond
 
 
-class SlurmEngine:
+class SlurmEngine(ImageEngine):
     name = "slurm"
 
     def __init__(self, folder: Path, options: SlurmOptions | None = None) -> None:
-        self._options = options or SlurmOptions()
+        super().__init__(folder, options or SlurmOptions())
         self._task_folders = TaskFolders(folder, SlurmFolder)
         self._names = JobNames(self._options.installation_id or self._task_folders.tag)
         self._commands = SlurmCommands(self._options.conf, self._names.prefix)
@@ -113,7 +112,7 @@ class SlurmEngine:
             options, self._names, self._task_folders, self._commands, self._queue, self._tasks, self._run_in_thread
         )
         programs = NodePrograms(self._task_folders.home)
-        setups = TaskSetups(options, self._task_folders.home, programs)
+        setups = TaskSetups(options, self._task_folders.home, programs, self._images)
         self._starter = SlurmStarter(
             options, self._names, self._commands, self._queue, self._observer, setups, self._run_in_thread
         )
@@ -178,6 +177,7 @@ class SlurmEngine:
             (self._task_folders.home / name).mkdir(mode=0o700, exist_ok=True)
         self._changes.create_folder()
         self._cleaner.submit(delete_trash, tuple(self._task_folders.list_trash()))
+        self._set_up_images(self._cleaner, self._task_folders)
         found = filter(is_safe_id, self._task_folders.list_attempt_ids())
         return [attempt_id for attempt_id in found if self._observer.get_folder(attempt_id).is_alive()]
 
@@ -187,6 +187,7 @@ class SlurmEngine:
         self._is_open = False
         self._revived.close()
         await self._probe.close()
+        await self._close_images()
         await self._sessions.close()
         self._background.cancel()
         await self._queue.close()
@@ -229,10 +230,6 @@ class SlurmEngine:
         with suppress(EngineError):
             has_changed = await self._cluster.refresh() or has_changed
         return has_changed
-
-    async def list_images(self) -> Sequence[ImageSummary]:
-        source = msg("the files of the nodes")
-        return [ImageSummary(name=HOST_IMAGE, size=None, created_at=None, source=source)]
 
     # --- watching -----------------------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ class NodePrograms:
         with self._lock:
             if self._is_installed and os.path.exists(self.session_path):
                 return
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            os.makedirs(self.folder, mode=0o755, exist_ok=True)  # users of images run them, too
             for name, data in _make_programs().items():
                 if not os.path.exists(f"{self.folder}/{name}"):
                     text = data.decode("utf-8", "surrogateescape")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.core.job import GIB
+from holdfast.disk_space import DiskThresholds
+from holdfast.engines.embedded.images.registry_options import RegistryOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,9 @@ class SlurmOptions:
     port_end: int = 40000  # exclusive
     log_cap: int = 10 * GIB  # bytes kept of each stream
     unknown_image: str = "fail"  # or "host": use the node's own files
-    isolation: str = "auto"  # or one of the ways in sandbox_files.py
+    isolation: str = "auto"  # or one of `IsolationMode`
+    node_folder: str = ""  # folder on the own disk of nodes, for /tmp and changes to images; empty: TMPDIR there
     hidden: tuple[str, ...] = ()  # folders of the server that no task may see
     host_show: tuple[str, ...] = ()  # additional folders of nodes for tasks on the image `host`
+    marks: DiskThresholds = field(default_factory=DiskThresholds)  # of the disk with the shared folder, for images
+    registries: RegistryOptions = field(default_factory=RegistryOptions)

@@ -14,7 +14,7 @@ from holdfast.engines.embedded.folder_content import StartNote
 from holdfast.engines.embedded.lifecycle.notes import create_notes_folder
 from holdfast.engines.task_program import LOG_FILES, REPORT_FOLDER, SECRET_FILES, TaskFile, make_variable_name
 
-from .isolation.task_setup import TaskSetup, TaskSetups
+from .isolation.task_setup import TaskSetup, TaskSetups, give_files_to_user
 from .render import NODE_PROGRAM
 from .shared_files import create_file, write_file
 from .slurm_folder import GANG_FILE, HOME_FOLDER, SlurmFolder
@@ -49,6 +49,8 @@ def create_task_files(
         (create_file if is_new else write_file)(folder[name], file)
     for name in LOG_FILES:
         os.close(os.open(folder[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    if setup.user is not None:
+        give_files_to_user(folder, home or folder[HOME_FOLDER], setup.user)
     if folder.read_start_note() is None:
         folder.write_start_note(_make_start_note(launch, setup))
 

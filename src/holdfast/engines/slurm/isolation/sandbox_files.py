@@ -37,8 +37,8 @@ class SandboxPlan:
     image: str = ""  # root filesystem of its image; empty: the node's own files
     home: str  # as the task sees it
     scratch: str  # the folder that contains its home
-    workdir: str = ""  # of its image
     programs: str  # folder with the programs for nodes
+    node_folder: str = ""  # folder on the node's own disk; empty: as Slurm sets it
     nodes: str  # folder in which nodes record how tasks run there
     hidden: tuple[str, ...] = ()
     host_show: tuple[str, ...] = ()
@@ -81,9 +81,9 @@ def _render_variables(launch: LaunchSpec, plan: SandboxPlan) -> str:
         "image": plan.image,
         "home": plan.home,
         "scratch": plan.scratch,
-        "workdir": plan.workdir,
         "programs": plan.programs,
         "nodes": plan.nodes,
+        "node_folder": plan.node_folder,
         "hostname": make_hostname(launch.task),
         "shm": str(launch.resources.shm or launch.resources.memory),
         "shown": " ".join(shown),

@@ -1,0 +1,305 @@
+"""Tasks on a real Slurm are isolated by bubblewrap, and run in images."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.core.attempt import Observation, ObservedState
+from holdfast.core.exits.exit import Cause
+from holdfast.core.job import Mount
+from holdfast.core.volumes import HostFolder
+from holdfast.engines.base import Isolation
+from holdfast.engines.embedded.images.registry_options import RegistryOptions
+from holdfast.engines.slurm import SlurmEngine, SlurmOptions, node_programs
+from holdfast.engines.slurm.isolation import sandbox_files
+from tests.contracts.engine_contract import TIMEOUT, Rig, collect, read_all, sweep
+from tests.contracts.engine_rig import FOREVER
+from tests.slurm_cluster import SlurmCluster, run_cluster
+
+from .archives import tar
+from .registries import RealRegistry, build_image, start_registry
+from .sessions import inside
+from .user_images import APP_GID, APP_UID, MORE_GID, busybox_entries
+
+Scenario = Callable[[Rig], Awaitable[None]]
+WHO_SCRIPT = 'echo "$(id -u) $(id -g) $(id -G) $USER $HOME"'
+APP = f"{APP_UID} {APP_GID} {APP_GID} {MORE_GID} app /home/app\n"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmCluster]:
+    with run_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
+    with start_registry(tmp_path_factory.mktemp("registry") / "plain") as started:
+        yield started
+
+
+@pytest.fixture
+def play(tmp_path: Path, cluster: SlurmCluster) -> Callable[..., None]:
+    def run(scenario: Scenario, **options: Any) -> None:
+        def make() -> SlurmEngine:
+            return SlurmEngine(
+                tmp_path / "shared",
+                SlurmOptions(
+                    conf=str(cluster.conf),
+                    busy_interval=0.1,
+                    calm_interval=0.5,
+                    min_interval=0.05,
+                    log_interval=0.05,
+                    heartbeat_interval=0.5,
+                    report_timeout=0.5,
+                    node_folder=str(tmp_path),
+                    **options,
+                ),
+            )
+
+        async def go() -> None:
+            rig = Rig(make, "host")
+            await rig.open()
+            try:
+                await asyncio.wait_for(scenario(rig), TIMEOUT)  # type: ignore[arg-type]
+            finally:
+                await sweep(rig.engine, [])
+                await rig.close()
+
+        asyncio.run(go())
+
+    return run
+
+
+def get_engine(rig: Rig) -> SlurmEngine:
+    assert isinstance(rig.engine, SlurmEngine)
+    return rig.engine
+
+
+async def import_busybox(rig: Rig, tmp_path: Path) -> None:
+    (tmp_path / "image.tar").write_bytes(tar(busybox_entries()))
+    await get_engine(rig).import_image("box", tmp_path / "image.tar")
+
+
+async def read_output(rig: Rig, attempt_id: str = "a") -> str:
+    return (await read_all(rig.log(attempt_id))).decode()
+
+
+async def see_running(rig: Rig, attempt_id: str = "a") -> Observation:
+    return await rig.look(attempt_id)
+
+
+# --- the image `host` -------------------------------------------------------------------------------------------------
+
+
+def test_a_task_sees_no_files_of_others_and_cannot_change_the_node(play: Any, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "other", FOREVER)
+        tasks = tmp_path / "shared" / "tasks"
+        script = f"ls {tasks}; ls {tmp_path / 'shared'}; touch /usr/new || echo denied; touch /tmp/new; ls /tmp/new"
+        assert (await rig.run("a", script)).code == 0
+        said = (await read_output(rig)).split("\n")
+        assert said[:4] == ["a", "programs", "tasks", "denied"]
+        assert not Path("/tmp/new").exists()
+        assert (await rig.run("b", "touch $HOME/../claim || echo denied")).code == 0
+        assert await read_output(rig, "b") == "denied\n"
+        assert get_engine(rig).get_health().isolation is Isolation.NONE  # not known before tasks have run
+        await get_engine(rig)._refresh_cluster()
+        assert get_engine(rig).get_health().isolation is Isolation.READ_ONLY
+
+    play(scenario)
+
+
+def test_a_task_leaves_no_files_on_the_node(play: Any, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await rig.run("a", "head -c 100000 /dev/zero >/tmp/data; pwd")
+        await rig.start_and_wait_for(b"up", "b", f"touch /tmp/left; {FOREVER}")
+        await rig.engine.stop("b", 0)  # killed, so that nothing is deleted
+        await rig.end_of("b")
+        for number in range(3):  # the nodes are one machine here
+            await rig.run(f"c{number}", "true")
+        for _ in range(100):
+            left = list((tmp_path / "holdfast-0").iterdir())
+            if not left:
+                break
+            await asyncio.sleep(0.05)
+        assert not left
+
+    play(scenario)
+
+
+def test_where_bubblewrap_is_missing_tasks_say_that_they_are_not_isolated(
+    play: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_programs, "find_bwrap", lambda: None)
+    (tmp_path / "data").mkdir()
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", FOREVER)
+        assert (await see_running(rig)).warning == (
+            "The task is not isolated: it sees the files of the node (bubblewrap is not installed)."
+        )
+        await import_busybox(rig, tmp_path)
+        refused = await rig.run("b", "true", image="box")
+        assert (refused.seen, refused.cause) == (ObservedState.REFUSED, Cause.NOT_ALLOWED)
+        assert "cannot isolate tasks (bubblewrap is not installed)" in refused.message
+        mount = Mount(volume=HostFolder(str(tmp_path / "data")), target="/elsewhere", read_only=True)
+        assert (await rig.run("c", "true", mounts=(mount,))).seen is ObservedState.REFUSED
+        await get_engine(rig)._refresh_cluster()
+        assert any("bubblewrap is not installed" in note for note in get_engine(rig).get_health().notes)
+
+    play(scenario)
+
+
+def test_a_link_in_the_path_of_a_volume_is_refused_on_the_node(play: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+
+    async def scenario(rig: Rig) -> None:
+        mount = Mount(volume=HostFolder(str(tmp_path / "link")), target="/elsewhere", read_only=True)
+        refused = await rig.run("a", "true", mounts=(mount,))
+        assert (refused.seen, refused.cause) == (ObservedState.REFUSED, Cause.NOT_ALLOWED)
+        assert "symbolic link" in refused.message
+
+    play(scenario)
+
+
+ORDINARY_PROGRAM = """
+import asyncio, pathlib, sys
+from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+from tests.contracts.engine_contract import Rig, read_all
+from tests.engines.sessions import inside
+
+async def main():
+    folder = pathlib.Path(sys.argv[1])
+    options = dict(busy_interval=0.1, min_interval=0.05, heartbeat_interval=0.5, node_folder=str(folder))
+    rig = Rig(lambda: SlurmEngine(folder / "shared", SlurmOptions(conf=sys.argv[2], **options)), "host")
+    await rig.open()
+    await rig.engine.import_image("box", pathlib.Path(sys.argv[3]))
+    for image in ("host", "box"):
+        script = "id -u; touch /etc/new && echo written; echo up; sleep 600"
+        await rig.start_and_wait_for(b"up", image, script, image=image)
+        said = await inside(rig.engine, image, "id -u; grep -c . /proc/1/cmdline; exit 4")
+        print((await read_all(rig.log(image))).split(), said.code, said.out.split()[0], (await rig.look(image)).warning)
+        await rig.engine.stop(image, 0)
+        await rig.end_of(image)
+    await rig.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.release
+def test_an_ordinary_user_isolates_tasks_too(cluster: SlurmCluster) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-tests-"))
+    os.chown(folder, 65534, 65534)  # Slurm needs a user that has a name
+    (folder / "image.tar").write_bytes(tar(busybox_entries()))
+    (folder / "image.tar").chmod(0o644)
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    arguments = (str(folder), str(cluster.conf), str(folder / "image.tar"))
+    try:
+        ended = subprocess.run(
+            [*user, sys.executable, "-c", ORDINARY_PROGRAM, *arguments],
+            env={**os.environ, "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True, text=True, timeout=90, cwd=Path(__file__).parents[2],
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    assert ended.stdout.splitlines() == ["[b'65534', b'up'] 4 65534 ", "[b'0', b'written', b'up'] 4 0 "], ended.stderr
+
+
+# --- images -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pulled_image_has_its_variables_user_and_folder(play: Any, registry: RealRegistry) -> None:
+    settings = {"Env": ["COLOUR=green"], "User": "app", "WorkingDir": "/app/new"}
+    registry.push_image("team/app:1", build_image([tar(busybox_entries())], **settings))
+    name = f"{registry.host}/team/app:1"
+
+    async def scenario(rig: Rig) -> None:
+        assert not get_engine(rig).has_image(name)
+        await get_engine(rig).pull_image(name)
+        script = f'{WHO_SCRIPT}; echo "$COLOUR $PROFILE"; pwd; touch x; mkdir -p ~/artifacts; echo y >~/artifacts/y'
+        assert (await rig.run("a", script, image=name)).code == 0
+        assert await read_output(rig) == f"{APP}green \n/app/new\n"
+        assert collect(rig.engine, "a").files == {b"y": b"y\n"}
+        await rig.start_and_wait_for(b"up", "b", FOREVER, image=name)
+        said = await inside(rig.engine, "b", f'{WHO_SCRIPT}; echo "$COLOUR"; pwd; cat /etc/secret')
+        assert (said.code, said.out) == (1, f"{APP}green\n/app/new\n")
+
+    play(scenario, registries=RegistryOptions(insecure=frozenset({registry.host})))
+
+
+def test_changes_of_a_task_do_not_reach_its_image(play: Any, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await import_busybox(rig, tmp_path)
+        script = "echo $HOME; ls /; echo changed >/etc/secret; rm /bin/stat; cat /etc/secret; pwd; exit 3"
+        assert (await rig.run("a", script, image="box")).code == 3
+        said = (await read_output(rig)).split()
+        assert said[0] == said[-1] == "/home/jovyan"
+        assert "changed" in said
+        assert "usr" not in said
+        assert (await rig.run("b", "cat /etc/secret; ls /bin/stat", image="box")).code == 0
+        assert await read_output(rig, "b") == "secret\n/bin/stat\n"
+        (rootfs,) = (tmp_path / "shared" / "images" / "roots").glob("*/rootfs")
+        assert not (rootfs / "tmp" / "x").exists()
+        assert sorted(path.name for path in rootfs.iterdir()) == ["app", "bin", "etc", "home", "root", "tmp"]
+
+    play(scenario)
+
+
+def test_where_overlays_are_not_supported_an_image_is_read_only(
+    play: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = sandbox_files._SANDBOX_PROGRAM
+    monkeypatch.setattr(sandbox_files, "_SANDBOX_PROGRAM", program.replace("--overlay-src", "--unknown-option"))
+
+    async def scenario(rig: Rig) -> None:
+        await import_busybox(rig, tmp_path)
+        script = f"touch /etc/new || echo denied; touch ~/new /tmp/new && echo written; {FOREVER}"
+        await rig.start_and_wait_for(b"up", "a", script, image="box")
+        assert (await read_output(rig)).startswith("denied\nwritten\n")
+        assert "does not support overlays" in (await see_running(rig)).warning
+        assert (await inside(rig.engine, "a", "cat /etc/secret")).out == "secret\n"
+
+    play(scenario)
+
+
+def test_an_image_stays_while_a_task_may_use_it(play: Any, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        engine = get_engine(rig)
+        await import_busybox(rig, tmp_path)
+        await rig.start_and_wait_for(b"up", "a", FOREVER, image="box")
+        assert await engine.remove_image("box")
+        engine._remove_unused_images()
+        assert (await inside(rig.engine, "a", "cat /etc/secret")).out == "secret\n"
+        missing = await rig.run("b", "true", image="box")
+        assert (missing.seen, missing.cause) == (ObservedState.REFUSED, Cause.IMAGE_MISSING)
+        await engine.stop("a", 0)
+        await rig.end_of("a")
+        await engine.remove("a")
+        engine._remove_unused_images()
+        assert not list((tmp_path / "shared" / "images" / "roots").iterdir())
+
+    play(scenario)
+
+
+def test_without_isolation_an_image_is_refused_with_what_to_do(play: Any, tmp_path: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        await import_busybox(rig, tmp_path)
+        assert get_engine(rig).has_image("anything")  # it is not pulled in vain
+        refused = await rig.run("a", "true", image="box")
+        assert (refused.seen, refused.cause) == (ObservedState.REFUSED, Cause.NOT_ALLOWED)
+        assert "slurm.isolation" in refused.message
+
+    play(scenario, isolation="none")
