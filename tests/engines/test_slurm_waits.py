@@ -72,17 +72,37 @@ def test_own_tasks_are_listed_each_and_others_by_user() -> None:
     )
 
 
-def test_a_number_that_two_jobs_had_is_reused() -> None:
+def test_a_number_is_reused_once_a_second_submission_has_it() -> None:
     numbers = JobNumbers()
-    numbers.record(3, "a")
-    numbers.record(3, "a")
-    assert not numbers.is_reused(3, "a")
-    assert numbers.is_reused(3, "b")
-    numbers.record(3, "b")
-    assert numbers.is_reused(3, "a")
-    assert not numbers.is_reused(4, "a")
-    numbers.record(7, "gang", 3)
-    assert [number for number in range(5, 12) if numbers.is_reused(number, "a")] == [7, 8, 9]
+    numbers.record_submission(3, "a")
+    numbers.record_claim(3, "a")
+    assert not numbers.is_reused(3)
+    numbers.record_submission(3, "b")
+    assert numbers.is_reused(3)
+    assert not numbers.is_reused(4)
+
+
+def test_the_same_task_may_get_its_number_again() -> None:
+    numbers = JobNumbers()
+    for _ in range(2):
+        assert not numbers.is_reused(3)
+        numbers.record_submission(3, "a")
+    assert numbers.is_reused(3)
+
+
+def test_a_claim_with_the_number_of_another_job_is_proof_too() -> None:
+    """The answer to the submission may have been lost."""
+    numbers = JobNumbers()
+    numbers.record_submission(7, "gang", 3)
+    assert not any(map(numbers.is_reused, range(5, 12)))
+    numbers.record_claim(8, "a")
+    assert [number for number in range(5, 12) if numbers.is_reused(number)] == [8]
+    numbers.record_claim(11, "b")
+    numbers.record_submission(11, "c")
+    assert numbers.is_reused(11)
+    numbers.record_claim(12, "d")  # it starts before the answer to its submission is read
+    numbers.record_submission(12, "d")
+    assert not numbers.is_reused(12)
 
 
 @pytest.mark.parametrize(("text", "number"), [("12\n", 12), ("12;cluster\n", 12), ("", None), ("odd", None)])

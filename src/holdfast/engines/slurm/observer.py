@@ -84,7 +84,7 @@ class SlurmObserver:
             last = self._heartbeats.get(facts.attempt_id)
             if facts.allocation is not None and (last is None or last[0] != facts.heartbeat):
                 self._heartbeats[facts.attempt_id] = (facts.heartbeat, now)
-                self.numbers.record(facts.allocation.job, self._names.make_name(facts.leader))
+                self.numbers.record_claim(facts.allocation.job, self._names.make_name(facts.leader))
         return found
 
     def _read_isolation(self, facts: TaskFacts) -> None:
@@ -245,7 +245,7 @@ class SlurmObserver:
     def _was_cancelled_for_its_number(self, facts: TaskFacts, job: QueuedJob) -> bool:
         """Return whether its job ended before it began because Slurm gave its number twice. Then it can be submitted
         again."""
-        if not job.is_final or not self.numbers.is_reused(job.leader, job.name):
+        if not job.is_final or not self.numbers.is_reused(job.leader):
             return False
         has_begun = facts.allocation is not None or _has_ended(facts) or facts.gang_incomplete
         return not has_begun and facts.stop_code is None and self._is_report_overdue(facts.attempt_id)
@@ -273,7 +273,7 @@ class SlurmObserver:
             oom=facts.oom or (job is not None and job.state == "OUT_OF_MEMORY"),
             silent=self._is_silent(facts.attempt_id),
             overdue=unreported and self._is_report_overdue(facts.attempt_id),
-            reused=job is not None and self.numbers.is_reused(job.leader, job.name),
+            reused=job is not None and self.numbers.is_reused(job.leader),
         )
         if accounted is not None:
             evidence = replace(evidence, exit=accounted.exit)

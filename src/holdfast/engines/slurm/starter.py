@@ -153,7 +153,7 @@ class SlurmStarter:
         try:
             number = await self._commands.submit(submission.arguments, submission.script)
             if number is not None:
-                self._observer.numbers.record(number, name, len(tasks))
+                self._observer.numbers.record_submission(number, name, len(tasks))
         except SubmissionRefused as refusal:
             cause = Cause.TOO_LARGE if is_too_large(str(refusal)) else Cause.NOT_ALLOWED
             raise StartRefused(describe_refusal(str(refusal)), cause=cause) from refusal
