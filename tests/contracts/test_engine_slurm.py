@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,7 +115,9 @@ class TestSlurmWithCgroups(SlurmHarness):
         async def scenario(rig: Rig) -> None:
             assert isinstance(rig.engine, SlurmEngine)
             await rig.start_and_wait_for(b"up", "a", FOREVER, resources=Resources(cpu=1.0, memory=64 * MIB))
-            reading = (await rig.engine.measure_tasks(["a"]))["a"]
+            while not (readings := await rig.engine.measure_tasks(["a"])):
+                await asyncio.sleep(0.02)
+            reading = readings["a"]
             assert reading.memory_limit == 64 * MIB
             assert 0 < reading.memory < 64 * MIB
 

@@ -101,6 +101,9 @@ class EndEvidence:
     silent: bool = False  # no heartbeat for several intervals
     oom: bool = False  # a process was killed for its memory, by its cgroup or by Slurm
     overdue: bool = False  # its report should be visible by now
+    is_recent: bool = (
+        False  # its runner reported its end less than a minute ago: Slurm knows the job unless it forgot it
+    )
     gang_incomplete: bool = False  # it gave up to wait for its gang, and ran nothing
 
     @property
@@ -138,6 +141,9 @@ def _decide_reported(seen: EndEvidence, code: int) -> EndRecord | None:
     settled = not seen.state or seen.is_final or seen.step_code is not None
     if not settled:  # Slurm knows why only once the job has ended
         return None
+    if not seen.state and seen.is_recent and code in (KILL_CODE, TERM_CODE):
+        # slurmctld has crashed and forgotten the job, so its node killed the task.
+        return EndRecord(kind=EndKind.LOST, code=code)
     kind = _KINDS.get(seen.state, EndKind.EXITED)
     if kind is EndKind.NODE_FAILED and code <= _SIGNAL_BASE:  # it ended by itself while slurmctld was away
         kind = EndKind.EXITED
