@@ -68,6 +68,11 @@ def final(evidence: EndEvidence, state: str, exit: tuple[int, int] = (0, 0)) -> 
         (replace(final(UNREPORTED, "OUT_OF_MEMORY", (0, 125)), oom=True), EndKind.EXITED, 137, True),
         (replace(STARTED, step_code=137, stop_code=143), EndKind.EXITED, 137, False),
         (replace(STARTED, state="", silent=True), EndKind.LOST, 0, False),
+        (replace(STARTED, state="", code=137, is_recent=True), EndKind.LOST, 137, False),  # slurmctld forgot it
+        (replace(STARTED, state="", code=143, is_recent=True), EndKind.LOST, 143, False),
+        (replace(STARTED, state="", code=137), EndKind.EXITED, 137, False),  # it ended long ago
+        (replace(STARTED, state="", code=3, is_recent=True), EndKind.EXITED, 3, False),
+        (replace(STARTED, state="", code=143, stop_code=143, is_recent=True), EndKind.EXITED, 143, False),
         (replace(final(UNREPORTED, "FAILED", (127, 0)), allocation=None), EndKind.NOT_RUN, 127, False),
         (replace(final(UNREPORTED, "CANCELLED"), allocation=None), EndKind.CANCELLED, 0, False),
         (replace(final(UNREPORTED, "CANCELLED"), allocation=None, stop_code=143), EndKind.EXITED, 143, False),

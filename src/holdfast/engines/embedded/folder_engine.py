@@ -6,7 +6,6 @@ How a task starts, and how its end is found out, is left to each engine.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -33,7 +32,7 @@ from .exec.exec_sessions import ExecSessions
 from .lifecycle import artifacts, killing
 from .lifecycle.disk_limits import DiskLimits, measure_ended_tasks, measure_logs_by_job, trim_ended_logs
 from .lifecycle.live_tasks import LiveTask
-from .lifecycle.logs import MAX_LOG_READERS, FileLog, MergedLog
+from .lifecycle.logs import MAX_LOG_READERS, find_log_folder, make_log
 from .lifecycle.recorder import LogRecorder
 from .lifecycle.task_folders import TaskFolders
 from .lifecycle.task_observer import TaskObserver, observe_running
@@ -211,18 +210,10 @@ class FolderEngine:
         ]
 
     def open_log(self, attempt_id: str, stream: LogStream) -> LogSource | None:
-        if self.find_log_folder(attempt_id) is None:
-            return None
-        return MergedLog(self, attempt_id) if stream is LogStream.MERGED else FileLog(self, attempt_id, stream)
+        return make_log(self, attempt_id, stream) if self.find_log_folder(attempt_id) is not None else None
 
     def find_log_folder(self, attempt_id: str) -> TaskFolder | None:
-        if not is_safe_id(attempt_id):
-            return None
-        for _ in range(2):  # it may be archived between the two checks
-            folder = self._task_folders.get_folder(attempt_id)
-            if os.path.lexists(folder["stdout"]):
-                return folder
-        return None
+        return find_log_folder(self._task_folders, attempt_id)
 
     def get_followed_recorder(self, attempt_id: str) -> LogRecorder | None:
         task = self._task_watch.get(attempt_id)

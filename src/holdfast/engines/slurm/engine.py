@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -35,7 +34,7 @@ from holdfast.engines.base import (
 )
 from holdfast.engines.embedded.background_tasks import BackgroundTasks
 from holdfast.engines.embedded.lifecycle import artifacts
-from holdfast.engines.embedded.lifecycle.logs import MAX_LOG_READERS, FileLog, MergedLog
+from holdfast.engines.embedded.lifecycle.logs import MAX_LOG_READERS, find_log_folder, make_log
 from holdfast.engines.embedded.lifecycle.recorder import LogRecorder
 from holdfast.engines.embedded.lifecycle.task_cleaner import TrashCleaner
 from holdfast.engines.embedded.lifecycle.task_folders import TaskFolders, delete_trash
@@ -58,7 +57,6 @@ from .options import SlurmOptions
 from .probe import ClusterProbe
 from .queue_waits import QueueWaits
 from .queue_watch import QueueWatch
-from .reasons import describe_reason
 from .revived_jobs import RevivedJobs
 from .sessions import SlurmSessions
 from .slurm_folder import SlurmFolder
@@ -346,12 +344,12 @@ class SlurmEngine(ImageEngine):
 
     async def _watch_accepted(self, attempt_id: str) -> Observation:
         """Watch a task whose job Slurm has just accepted. It is not looked up: the next look shows where it is."""
-        text, now = describe_reason(""), datetime.now(UTC)
+        text, now = msg("Waits in Slurm's queue"), datetime.now(UTC)
         seen = Observation(attempt_id=attempt_id, seen=ObservedState.QUEUED, message=text, since=now)
         await self._watch_new([attempt_id])
         task = self._tasks.get(attempt_id)
         if task is not None:
-            task.state = seen.seen
+            task.state, task.message = seen.seen, seen.message
         return seen
 
     async def observe(self, attempt_ids: Collection[str]) -> dict[str, Observation]:
@@ -461,18 +459,12 @@ class SlurmEngine(ImageEngine):
             task.recorder.wake_readers()
 
     def open_log(self, attempt_id: str, stream: LogStream) -> LogSource | None:
-        if self.find_log_folder(attempt_id) is None:
-            return None
-        return MergedLog(self, attempt_id) if stream is LogStream.MERGED else FileLog(self, attempt_id, stream)
+        # A task that is watched has logs: the shared folder, which may not respond, is not asked.
+        exists = self._tasks.get(attempt_id) is not None or self.find_log_folder(attempt_id) is not None
+        return make_log(self, attempt_id, stream) if exists else None
 
     def find_log_folder(self, attempt_id: str) -> TaskFolder | None:
-        if not is_safe_id(attempt_id):
-            return None
-        for _ in range(2):  # it may be archived between the two checks
-            folder = self._task_folders.get_folder(attempt_id)
-            if os.path.lexists(folder["stdout"]):
-                return folder
-        return None
+        return find_log_folder(self._task_folders, attempt_id)
 
     def get_followed_recorder(self, attempt_id: str) -> LogRecorder | None:
         return self._tasks.follow(attempt_id, self._loop.time())

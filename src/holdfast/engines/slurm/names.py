@@ -1,32 +1,14 @@
-"""Names of Slurm jobs: derived from the attempt id, so that a restarted server finds them. Pure."""
+"""Names of jobs in Slurm. Pure."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from dataclasses import dataclass
 
-_ID_PATTERN = re.compile(r"[a-z0-9]{6,64}\Z")
-_ID_LENGTH = 6  # characters of the installation id in a name
-_HASH_LENGTH = 26  # characters: 130 bits
+from holdfast.engines.installation_names import InstallationNames
 
 
 @dataclass(frozen=True, slots=True)
-class JobNames:
-    installation_id: str
-
-    def make_name(self, attempt_id: str) -> str:
-        digest = base64.b32encode(hashlib.sha256(attempt_id.encode("utf-8", "surrogateescape")).digest())
-        return f"{self.prefix}{digest[:_HASH_LENGTH].decode().lower()}"
-
-    @property
-    def prefix(self) -> str:
-        """What the names of all jobs of this installation begin with."""
-        if _ID_PATTERN.match(self.installation_id):
-            return f"hf-{self.installation_id[:_ID_LENGTH]}-"
-        return f"hf-{hashlib.sha256(self.installation_id.encode()).hexdigest()[:_ID_LENGTH]}-"
-
+class JobNames(InstallationNames):
     @property
     def probe_name(self) -> str:
         """The name of probe jobs: no task has it."""

@@ -6,6 +6,7 @@ A look that fails says nothing: a task is never taken for absent or lost because
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,6 +37,7 @@ from .task_end import EndEvidence, EndKind, EndRecord, add_run, build_end_observ
 from .usage import parse_usage
 from .watched_tasks import WatchedTasks
 
+_MIN_KNOWN_TIME = 60.0  # seconds for which Slurm remembers ended jobs at least; its default is five minutes
 _SILENT_INTERVALS = 3  # heartbeats that are missing before a task is taken for lost
 
 
@@ -274,6 +276,7 @@ class SlurmObserver:
             silent=self._is_silent(facts.attempt_id),
             overdue=unreported and self._is_report_overdue(facts.attempt_id),
             reused=job is not None and self.numbers.is_reused(job.leader),
+            is_recent=facts.reported_at > time.time() - _MIN_KNOWN_TIME,
         )
         if accounted is not None:
             evidence = replace(evidence, exit=accounted.exit)

@@ -47,6 +47,7 @@ class TaskFacts:
     gang: tuple[str, ...] = ()  # empty: alone
     allocation: Allocation | None = None
     report: RunnerReport = field(default_factory=RunnerReport)
+    reported_at: float = 0.0  # when the runner reported last, in seconds since 1970, by the clock of the shared folder
     heartbeat: bytes = b""
     step_code: int | None = None  # of its step in a gang, once that is over
     oom: bool = False  # a process was killed for its memory
@@ -160,6 +161,13 @@ class SlurmFolder(TaskFolder):
         """Return why its node did not run it; empty if nothing."""
         return self.read_head(REFUSAL_FILE, _MAX_REPORT_SIZE).decode("utf-8", "replace").strip()
 
+    def read_time(self, name: str) -> float:
+        """Return when a file was changed; 0 if it does not exist."""
+        try:
+            return os.lstat(self[name]).st_mtime
+        except OSError:
+            return 0.0
+
     def read_usage(self) -> str:
         """Return what the node has written last about its usage; empty if nothing."""
         return self.read_head(f"{REPORT_FOLDER}/{USAGE_FILE}", MAX_USAGE_SIZE).decode("ascii", "replace")
@@ -187,6 +195,7 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         allocation=folder.read_allocation() if "allocation" in reports else None,
         report=parse_report(reports.get("claim", b"")),
         refusal=folder.read_refusal() if "allocation" in reports and "claim" not in reports else "",
+        reported_at=folder.read_time(f"{REPORT_FOLDER}/claim") if "claim" in reports else 0.0,
         heartbeat=reports.get("heartbeat", b""),
         step_code=_parse_code(reports.get("step", b"")),
         oom=bool(_parse_code(reports.get("oom", b""))),

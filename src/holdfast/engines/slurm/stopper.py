@@ -27,6 +27,7 @@ from .task_end import KILL_CODE, TERM_CODE, EndKind, EndRecord
 
 logger = logging.getLogger(__name__)
 
+_FIRST_PAUSE = 0.3  # seconds after SIGKILL until the next look; doubled each time
 _CANCEL_DELAY = 10.0  # seconds after SIGKILL until the job is cancelled, which takes longer
 
 
@@ -65,6 +66,7 @@ class SlurmStopper:
 
     async def _stop_until_ended(self, attempt_id: str) -> None:
         terminated = False  # with the task's own processes there
+        pause = _FIRST_PAUSE
         try:
             while True:
                 try:
@@ -77,15 +79,15 @@ class SlurmStopper:
                 except EngineError as error:
                     logger.warning(msg("cannot stop %s yet: %s"), attempt_id, error)
                 left = self._kill_at[attempt_id] - asyncio.get_running_loop().time()
-                await asyncio.sleep(min(self._interval, left) if left > 0 else self._interval)
+                await asyncio.sleep(min(self._interval, left if left > 0 else pause))
+                pause *= 1 if left > 0 else 2
         finally:
             self._kill_at.pop(attempt_id, None)
 
     async def _signal(self, attempt_id: str, terminated: bool) -> bool:
         """Signal it as it is now. Return whether it got SIGTERM since its own processes run."""
         facts = (await self._observer.read_facts([attempt_id]))[0]
-        jobs = await self._queue.look()
-        job = self._observer.find_job(facts, jobs)
+        job = self._observer.find_job(facts, self._queue.last_jobs)  # of the look that showed that it is alive
         is_over = asyncio.get_running_loop().time() >= self._kill_at[attempt_id]
         code = KILL_CODE if is_over else TERM_CODE
         if facts.exists and facts.stop_code != code:
@@ -98,7 +100,7 @@ class SlurmStopper:
         if job.is_pending:
             await self._commands.cancel(name, pending=True)
         elif is_over:
-            await self._commands.signal_job(name, "KILL")
+            await self._commands.kill_job(name)
             if asyncio.get_running_loop().time() >= self._kill_at[attempt_id] + _CANCEL_DELAY:
                 await self._commands.cancel(name)  # also what escaped the signal
         elif not terminated:

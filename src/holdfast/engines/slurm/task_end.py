@@ -109,6 +109,7 @@ class EndEvidence:
     silent: bool = False  # no heartbeat for several intervals
     oom: bool = False  # a process was killed for its memory, by its cgroup or by Slurm
     overdue: bool = False  # its report should be visible by now
+    is_recent: bool = False  # its end was reported less than a minute ago: Slurm knows the job unless it crashed
     gang_incomplete: bool = False  # it gave up to wait for its gang, and ran nothing
     reused: bool = False  # Slurm gave the number of its job to another one, too
     refusal: str = ""  # why its node did not run it
@@ -150,6 +151,9 @@ def _decide_reported(seen: EndEvidence, code: int) -> EndRecord | None:
     settled = not seen.state or seen.is_final or seen.step_code is not None
     if not settled:  # Slurm knows why only once the job has ended
         return None
+    if not seen.state and seen.is_recent and code in (KILL_CODE, TERM_CODE):
+        # slurmctld has crashed and forgotten the job, so its node killed the task.
+        return EndRecord(kind=EndKind.LOST, code=code)
     if seen.reused and seen.is_final:  # the job's state may be that of the other one
         is_own = code <= _SIGNAL_BASE or _get_code(seen.exit) == code
         return EndRecord(kind=EndKind.EXITED if is_own else EndKind.NUMBER_REUSED, code=code, oom=seen.oom)

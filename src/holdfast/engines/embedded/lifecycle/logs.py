@@ -10,11 +10,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from holdfast.engines.base import LogStream, WrittenRange
+from holdfast.engines.base import LogSource, LogStream, WrittenRange
 
 from ..descriptors import closing_fd
-from ..task_folder import TaskFolder, read_file_range
+from ..task_folder import TaskFolder, is_safe_id, read_file_range
 from .recorder import LogRecorder, read_first_offsets, read_stream_size
+from .task_folders import TaskFolders
 from .timeline import (
     MAX_OFFSET,
     ZERO_RECORD,
@@ -180,6 +181,22 @@ class MergedLog(_TaskLog):
         return await self._call_on_folder(
             lambda folder: _list_write_times(folder, lambda mark: mark.merged_offset, start, end, most), []
         )
+
+
+def find_log_folder(folders: TaskFolders, attempt_id: str) -> TaskFolder | None:
+    """Return the folder with the logs of a task; None if it has none. Blocking."""
+    if not is_safe_id(attempt_id):
+        return None
+    for _ in range(2):  # it may be archived between the two checks
+        folder = folders.get_folder(attempt_id)
+        if os.path.lexists(folder["stdout"]):
+            return folder
+    return None
+
+
+def make_log(host: SupportsLogs, attempt_id: str, stream: LogStream) -> LogSource:
+    """Return the log of a task that has one."""
+    return MergedLog(host, attempt_id) if stream is LogStream.MERGED else FileLog(host, attempt_id, stream)
 
 
 @contextmanager
