@@ -273,7 +273,9 @@ put_task() {
     put --dir "${_holdfast_folder%/*}" --dir "${_holdfast_programs%/*/*}" --dir "${_holdfast_scratch%/*}"
     # All versions of the programs: a session may need a newer one.
     put --ro-bind "${_holdfast_programs%/*}" "${_holdfast_programs%/*}" --ro-bind "$_holdfast_folder" "$_holdfast_folder"
-    for _holdfast_name in report notes stdout stderr; do
+    # Programs outside write to `report`: a task could put links there. It gets another folder in its place.
+    put --bind "$_holdfast_folder/inner" "$_holdfast_folder/report"
+    for _holdfast_name in notes stdout stderr; do
         put --bind "$_holdfast_folder/$_holdfast_name" "$_holdfast_folder/$_holdfast_name"
     done
     put --bind "$_holdfast_scratch" "$_holdfast_scratch" --bind "$_holdfast_scratch" /home/jovyan
@@ -318,7 +320,7 @@ try_bubblewrap() {
         7<"$_holdfast_local/args" 8>"$_holdfast_folder/sandbox.status" 2>"$_holdfast_local/error"
     _holdfast_code=$?
     exec 6<&-
-    [ ! -e "$_holdfast_folder/report/claim" ] && [ "$_holdfast_code" -lt 128 ] || end_task
+    [ ! -e "$_holdfast_folder/inner/claim" ] && [ "$_holdfast_code" -lt 128 ] || end_task
     read -r _holdfast_why <"$_holdfast_local/error"
 }
 

@@ -25,6 +25,7 @@ from .task_end import Allocation, EndRecord, parse_end_record
 from .usage import MAX_USAGE_SIZE, USAGE_FILE
 
 HOME_FOLDER = "scratch"  # where lifecycle.task_paths expects the home of a task without a sandbox
+INNER_FOLDER = "inner"  # the report folder of an isolated task, as it sees it; programs outside never write to it
 GANG_FILE = "gang"  # attempt ids of its gang
 _SERVER_CLAIM = "server\n"
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
@@ -168,7 +169,8 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
     with suppress(OSError):
         os.listdir(folder[REPORT_FOLDER])  # so that NFS does not answer from its cache
     gang = folder.read_gang()
-    report = parse_report(folder.read_head(f"{REPORT_FOLDER}/claim", _MAX_REPORT_SIZE))
+    claim = folder.read_head(f"{INNER_FOLDER}/claim", _MAX_REPORT_SIZE)
+    report = parse_report(claim or folder.read_head(f"{REPORT_FOLDER}/claim", _MAX_REPORT_SIZE))
     return TaskFacts(
         attempt_id=attempt_id,
         exists=True,
