@@ -18,7 +18,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import Mount
 from holdfast.core.volumes import HostFolder
-from holdfast.engines.base import Isolation
+from holdfast.engines.base import ExecRefused, Isolation
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
 from holdfast.engines.slurm import SlurmEngine, SlurmOptions, node_programs
 from holdfast.engines.slurm.isolation import sandbox_files
@@ -157,6 +157,33 @@ def test_where_bubblewrap_is_missing_tasks_say_that_they_are_not_isolated(
         assert (await rig.run("c", "true", mounts=(mount,))).seen is ObservedState.REFUSED
         await get_engine(rig)._refresh_cluster()
         assert any("bubblewrap is not installed" in note for note in get_engine(rig).get_health().notes)
+
+    play(scenario)
+
+
+def test_programs_outside_use_no_file_or_variable_of_the_task(play: Any, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("unchanged")
+
+    async def scenario(rig: Rig) -> None:
+        folder = tmp_path / "shared" / "tasks" / "a"
+        trap = f"for name in heartbeat usage usage.draft variables; do ln -sf {victim} {folder}/report/$name; done"
+        script = f"{trap}; exec python3 -m http.server --bind 127.0.0.2 $HOLDFAST_PORT_WEB"
+        env = {"PATH": f"{folder}/scratch:/usr/bin:/bin", "LD_PRELOAD": f"{folder}/scratch/missing.so"}
+        await rig.engine.start(rig.launch("a", script, port_counts={"web": 1}, env=env))
+        while not (ports := (await rig.look("a")).ports):
+            await asyncio.sleep(0.05)
+        for _ in range(100):
+            try:
+                _, writer = await get_engine(rig).connect_port("a", ports["web"][0])
+                writer.close()
+                break
+            except ExecRefused:
+                await asyncio.sleep(0.1)
+        await asyncio.sleep(1)  # two heartbeats
+        assert victim.read_text() == "unchanged"
+        assert (folder / "report" / "heartbeat").is_file()
+        assert not (folder / "report" / "heartbeat").is_symlink()
 
     play(scenario)
 

@@ -37,14 +37,14 @@ refuse() {
 
 create_local() {
     _holdfast_base=${1%/}/holdfast-$_holdfast_uid
-    mkdir -m 700 "$_holdfast_base" 2>/dev/null
+    [ -d "$_holdfast_base" ] || mkdir -m 700 "$_holdfast_base" 2>/dev/null
     [ -d "$_holdfast_base" ] && [ ! -L "$_holdfast_base" ] && [ -O "$_holdfast_base" ] || return 1
     delete_leftovers
     _holdfast_local=$_holdfast_base/${SLURM_JOB_ID:-0}.$$
-    rm -rf "$_holdfast_local"
+    [ ! -e "$_holdfast_local" ] || rm -rf "$_holdfast_local"
     mkdir -m 700 "$_holdfast_local" || return 1
     read_start "$$" && echo "$$ $_holdfast_start" >"$_holdfast_local/owner" || return 1
-    mkdir "$_holdfast_local/root" && create_folders "$_holdfast_local/root"
+    create_folders "$_holdfast_local/root"
 }
 
 # read_start PID: when the process started, in clock ticks after the boot.
@@ -76,27 +76,29 @@ delete_local() {
     [ -z "$_holdfast_local" ] || delete_tree "$_holdfast_local" 2>/dev/null
 }
 
-# create_folders ROOT: the folders that every task has, fresh and writable.
-create_folders() (
+# create_folders ROOT: the folders that every task has, fresh and writable. Each program costs milliseconds, so there are
+# few.
+create_folders() {
     umask 022
-    cd "$1" && mkdir -p proc sys dev etc home/jovyan mnt media srv run/lock var/tmp var/lib var/cache var/log &&
-        mkdir -p -m 1777 tmp var/tmp run/lock && mkdir -m 700 root && chmod 1777 tmp var/tmp run/lock &&
-        ln -s /run var/run
-)
+    mkdir -p "$1/proc" "$1/sys" "$1/dev" "$1/etc" "$1/home/jovyan" "$1/mnt" "$1/media" "$1/srv" "$1/var/lib" &&
+        mkdir -p -m 1777 "$1/tmp" "$1/var/tmp" "$1/run/lock" && mkdir -m 700 "$1/root"
+}
 
 # --- the root filesystem ---
 
 # The folders of the node, read-only. Mounts below them are shown, too.
 put_host_root() {
     put --bind "$_holdfast_local/root" /
-    for _holdfast_name in $_holdfast_shown; do
-        put_entry "" "$_holdfast_name"
+    for _holdfast_name in $_holdfast_shown; do # of a link, what it leads to
+        [ ! -e "/$_holdfast_name" ] || put --ro-bind "/$_holdfast_name" "/$_holdfast_name"
     done
     for _holdfast_path in /etc/resolv.conf /etc/hosts; do
+        [ -L "$_holdfast_path" ] || continue
         _holdfast_path=$(readlink -f "$_holdfast_path" 2>/dev/null)
         case $_holdfast_path in /run/*) put --ro-bind-try "$_holdfast_path" "$_holdfast_path" ;; esac
     done
-    [ "$_holdfast_uid" != 0 ] || find_private_files | put_masks
+    put --symlink /run /var/run
+    [ "$_holdfast_uid" != 0 ] || put_private_files
     put_hidden
     put_list "$_holdfast_host_show" --ro-bind-try
 }
@@ -117,30 +119,32 @@ put_entry() {
     fi
 }
 
-# What only root may read, where programs and their settings are. A task of root could read it.
-find_private_files() {
-    find /etc -xdev ! -type l ! -perm -004 -prune -print 2>/dev/null
-    find /opt /usr/local -xdev -maxdepth 3 ! -type l ! -perm -004 -prune -print 2>/dev/null
-}
-
-# Folders of Holdfast within those that are shown.
-put_hidden() {
-    echo "$_holdfast_hidden" | while IFS= read -r _holdfast_path; do
-        for _holdfast_name in $_holdfast_shown; do
-            case $_holdfast_path in "/$_holdfast_name"/*) echo "$_holdfast_path" ;; esac
+# Covers what only root may read, where programs and their settings are. A task of root could read it.
+put_private_files() {
+    find /etc /opt /usr/local -maxdepth 4 -xdev ! -type l ! -perm -004 -prune -print 2>/dev/null |
+        while IFS= read -r _holdfast_path; do
+            put_mask "$_holdfast_path"
         done
-    done | put_masks
 }
 
-# Covers each path of stdin that exists by an empty folder or an empty file.
-put_masks() {
+# Covers folders of Holdfast within those that are shown.
+put_hidden() {
     while IFS= read -r _holdfast_path; do
-        if [ -d "$_holdfast_path" ]; then
-            put --perms 0555 --size 4096 --tmpfs "$_holdfast_path"
-        elif [ -e "$_holdfast_path" ]; then
-            put --ro-bind /dev/null "$_holdfast_path"
-        fi
-    done
+        for _holdfast_name in $_holdfast_shown; do
+            case $_holdfast_path in "/$_holdfast_name"/*) put_mask "$_holdfast_path" ;; esac
+        done
+    done <<END
+$_holdfast_hidden
+END
+}
+
+# put_mask PATH: covers it by an empty folder or an empty file, if it exists.
+put_mask() {
+    if [ -d "$1" ]; then
+        put --perms 0555 --size 4096 --tmpfs "$1"
+    elif [ -e "$1" ]; then
+        put --ro-bind /dev/null "$1"
+    fi
 }
 
 # The image, copy-on-write. The upper folder contains what every task has.
@@ -149,14 +153,12 @@ put_overlay_root() {
 }
 
 prepare_overlay() {
-    delete_tree "$_holdfast_local/upper" 2>/dev/null
-    delete_tree "$_holdfast_local/work" 2>/dev/null
-    mkdir "$_holdfast_local/upper" "$_holdfast_local/work" && create_folders "$_holdfast_local/upper" || return 1
+    [ ! -e "$_holdfast_local/work" ] || delete_tree "$_holdfast_local/work" 2>/dev/null
+    [ ! -e "$_holdfast_local/upper" ] || delete_tree "$_holdfast_local/upper" 2>/dev/null
+    mkdir "$_holdfast_local/work" && create_folders "$_holdfast_local/upper" || return 1
     for _holdfast_path in /etc/resolv.conf /etc/hosts; do
         [ ! -r "$_holdfast_path" ] || cat "$_holdfast_path" >"$_holdfast_local/upper$_holdfast_path" || return 1
     done
-    [ -d "$_holdfast_image/var/run" ] || return 0
-    rm -f "$_holdfast_local/upper/var/run"
 }
 
 # The image, read-only, on a writable folder: nothing is created in the image itself.
@@ -211,17 +213,16 @@ put_system() {
         [ ! -d "$_holdfast_path" ] || put --perms 0555 --size 4096 --tmpfs "$_holdfast_path"
     done
     for _holdfast_path in $_holdfast_masked; do
-        echo "$_holdfast_path"
-    done | put_masks
+        put_mask "$_holdfast_path"
+    done
 }
 
 # A task of root could change the permissions of the node's own.
 put_own_devices() {
-    for _holdfast_name in null:3 zero:5 full:7 random:8 urandom:9; do
-        _holdfast_path=$_holdfast_local/${_holdfast_name%:*}
-        [ -c "$_holdfast_path" ] || mknod -m 666 "$_holdfast_path" c 1 "${_holdfast_name#*:}" 2>/dev/null || return 0
-        { true <"$_holdfast_path"; } 2>/dev/null || return 0
-        put --dev-bind "$_holdfast_path" "/dev/${_holdfast_name%:*}"
+    [ -e "$_holdfast_local/null" ] || (cd /dev && cp -a null zero full random urandom "$_holdfast_local/") 2>/dev/null
+    for _holdfast_name in null zero full random urandom; do
+        [ -c "$_holdfast_local/$_holdfast_name" ] && { true <"$_holdfast_local/$_holdfast_name"; } 2>/dev/null || continue
+        put --dev-bind "$_holdfast_local/$_holdfast_name" "/dev/$_holdfast_name"
     done
 }
 
@@ -272,7 +273,9 @@ put_task() {
     put --dir "${_holdfast_folder%/*}" --dir "${_holdfast_programs%/*/*}" --dir "${_holdfast_scratch%/*}"
     # All versions of the programs: a session may need a newer one.
     put --ro-bind "${_holdfast_programs%/*}" "${_holdfast_programs%/*}" --ro-bind "$_holdfast_folder" "$_holdfast_folder"
-    for _holdfast_name in report notes stdout stderr; do
+    # Programs outside write to `report`: a task could put links there. It gets another folder in its place.
+    put --bind "$_holdfast_folder/inner" "$_holdfast_folder/report"
+    for _holdfast_name in notes stdout stderr; do
         put --bind "$_holdfast_folder/$_holdfast_name" "$_holdfast_folder/$_holdfast_name"
     done
     put --bind "$_holdfast_scratch" "$_holdfast_scratch" --bind "$_holdfast_scratch" /home/jovyan
@@ -317,12 +320,12 @@ try_bubblewrap() {
         7<"$_holdfast_local/args" 8>"$_holdfast_folder/sandbox.status" 2>"$_holdfast_local/error"
     _holdfast_code=$?
     exec 6<&-
-    [ ! -e "$_holdfast_folder/report/claim" ] && [ "$_holdfast_code" -lt 128 ] || end_task
+    [ ! -e "$_holdfast_folder/inner/claim" ] && [ "$_holdfast_code" -lt 128 ] || end_task
     read -r _holdfast_why <"$_holdfast_local/error"
 }
 
 end_task() {
-    record_node "$(cat "$_holdfast_folder/isolation")"
+    read -r _holdfast_line <"$_holdfast_folder/isolation" && record_node "$_holdfast_line"
     delete_local
     exit "$_holdfast_code"
 }
@@ -330,9 +333,9 @@ end_task() {
 # For the server: how tasks run on this node.
 record_node() {
     _holdfast_path=$_holdfast_nodes/${SLURMD_NODENAME:-node}
-    _holdfast_line=
-    [ ! -r "$_holdfast_path" ] || read -r _holdfast_line <"$_holdfast_path"
-    [ "$_holdfast_line" = "$1" ] || { echo "$1" >"$_holdfast_path.$$" && mv "$_holdfast_path.$$" "$_holdfast_path"; }
+    _holdfast_before=
+    [ ! -r "$_holdfast_path" ] || read -r _holdfast_before <"$_holdfast_path"
+    [ "$_holdfast_before" = "$1" ] || { echo "$1" >"$_holdfast_path.$$" && mv "$_holdfast_path.$$" "$_holdfast_path"; }
 } 2>/dev/null
 
 # Tasks of the owner of a program can change it, so each gets a copy.

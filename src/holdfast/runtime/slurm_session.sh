@@ -20,11 +20,12 @@ check_task() {
     IFS=' ' read -r _ _ _ _ _ _holdfast_boot _ <"$_holdfast_folder/report/allocation" || refuse ended
     IFS=' ' read -r _holdfast_now </proc/sys/kernel/random/boot_id
     [ "$_holdfast_boot" = "$_holdfast_now" ] || refuse ended
-    IFS=' ' read -r _ _holdfast_pid _holdfast_started <"$_holdfast_folder/report/claim" || refuse starting
     if [ -s "$_holdfast_folder/sandbox.status" ]; then
+        [ -e "$_holdfast_folder/inner/claim" ] || refuse starting
         find_sandbox || refuse ended
         return
     fi
+    IFS=' ' read -r _ _holdfast_pid _holdfast_started <"$_holdfast_folder/report/claim" || refuse starting
     read_process "$_holdfast_pid" || refuse ended
     [ "$_holdfast_ticks" = "$_holdfast_started" ] || refuse ended
 } 2>/dev/null
@@ -192,6 +193,7 @@ run_with_pipes() {
 _holdfast_action=$1
 _holdfast_folder=$2
 _holdfast_sandbox=
+_holdfast_outside=
 case $_holdfast_action in
     open) exec env -i "PATH=$PATH" "HOLDFAST_SESSION=$3" /bin/sh "$0" load "$2" "$3" ;;
     load | inside | user) ;;
@@ -214,7 +216,9 @@ if [ "$_holdfast_action" = load ]; then
     check_task
     read_kind
     case $_holdfast_sandbox:$_holdfast_kind in
-        :* | *:connect | *:stacks) _holdfast_sandbox= ;;
+        :*) ;;
+        # They run outside: none of the task's variables may have an effect there.
+        *:connect | *:stacks) _holdfast_sandbox= _holdfast_outside=yes ;;
         *) enter_sandbox ;;
     esac
 elif [ "$_holdfast_action" = inside ]; then
@@ -224,18 +228,20 @@ elif [ "$_holdfast_action" = inside ]; then
 else
     _holdfast_file=/proc/self/fd/5
 fi
-cd "$_holdfast_folder/scratch" || refuse ended
-[ ! -r "$_holdfast_folder/report/variables" ] || . "$_holdfast_folder/report/variables"
-for SHELL in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh /usr/bin/sh; do
-    [ ! -x "$SHELL" ] || break
-done
-export SHELL
-. "$_holdfast_folder/env"
-. "$_holdfast_folder/task"
-[ "$_holdfast_action" = load ] || cd "$HOME" || cd /
-[ -z "$_holdfast_workdir" ] || cd -- "$_holdfast_workdir" || cd "$HOME" || cd /
-unset OLDPWD
-[ -x "$SHELL" ] || SHELL=/bin/sh
+if [ -z "$_holdfast_outside" ]; then
+    cd "$_holdfast_folder/scratch" || refuse ended
+    [ ! -r "$_holdfast_folder/variables" ] || . "$_holdfast_folder/variables"
+    for SHELL in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh /usr/bin/sh; do
+        [ ! -x "$SHELL" ] || break
+    done
+    export SHELL
+    . "$_holdfast_folder/env"
+    . "$_holdfast_folder/task"
+    [ "$_holdfast_action" = load ] || cd "$HOME" || cd /
+    [ -z "$_holdfast_workdir" ] || cd -- "$_holdfast_workdir" || cd "$HOME" || cd /
+    unset OLDPWD
+    [ -x "$SHELL" ] || SHELL=/bin/sh
+fi
 # Sets the kind, the variables and the arguments of the session.
 set --
 . "$_holdfast_file"

@@ -273,10 +273,10 @@ write_usage() {
 
 # The parents of killed processes, and bubblewrap, do not count what those have used. The sandbox records it at its end.
 keep_counted_ticks() {
-    for _holdfast_file in usage ticks; do
-        [ -r "$_holdfast_folder/report/$_holdfast_file" ] || continue
-        IFS=' ' read -r _holdfast_value _holdfast_before _ <"$_holdfast_folder/report/$_holdfast_file"
-        [ "$_holdfast_file" = usage ] || _holdfast_before=$_holdfast_value
+    for _holdfast_file in report/usage inner/ticks; do
+        [ -r "$_holdfast_folder/$_holdfast_file" ] && [ ! -L "$_holdfast_folder/$_holdfast_file" ] || continue
+        IFS=' ' read -r _holdfast_value _holdfast_before _ <"$_holdfast_folder/$_holdfast_file"
+        [ "$_holdfast_file" = report/usage ] || _holdfast_before=$_holdfast_value
         case $_holdfast_before in '' | *[!0-9]* | ????????????*) continue ;; esac
         [ "$_holdfast_ticks" -ge "$_holdfast_before" ] || _holdfast_ticks=$_holdfast_before
     done
@@ -317,7 +317,7 @@ write_heartbeat "$1" </dev/null >/dev/null 2>&1 &
 _holdfast_heartbeat=$!
 fill_in_addresses
 umask 077
-export -p >"$_holdfast_folder/report/variables" # for sessions; those of the task are not among them yet
+export -p >"$_holdfast_folder/variables" # for sessions; those of the task are not among them yet
 umask 022
 trap : TERM
 report_change

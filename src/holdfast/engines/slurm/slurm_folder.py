@@ -25,6 +25,7 @@ from .task_end import Allocation, EndRecord, parse_end_record
 from .usage import MAX_USAGE_SIZE, USAGE_FILE
 
 HOME_FOLDER = "scratch"  # where lifecycle.task_paths expects the home of a task without a sandbox
+INNER_FOLDER = "inner"  # the report folder of an isolated task, as it sees it; programs outside never write to it
 GANG_FILE = "gang"  # attempt ids of its gang
 _SERVER_CLAIM = "server\n"
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
@@ -155,18 +156,29 @@ class SlurmFolder(TaskFolder):
             names = os.listdir(self[REPORT_FOLDER])
         except OSError:
             return {}
-        return {name: self.read_head(f"{REPORT_FOLDER}/{name}", size) for name in names if (size := _REPORTS.get(name))}
+        sizes = {name: size for name in names if (size := _REPORTS.get(name))}
+        found = {name: self.read_head(f"{REPORT_FOLDER}/{name}", size) for name, size in sizes.items()}
+        return {**found, **self._read_inner_claim()} if "allocation" in found and "claim" not in found else found
+
+    def _read_inner_claim(self) -> dict[str, bytes]:
+        """Return the claim of an isolated task, if there is one."""
+        try:
+            names = os.listdir(self[INNER_FOLDER])  # for NFS, too
+        except OSError:
+            return {}
+        return {"claim": self.read_head(f"{INNER_FOLDER}/claim", _MAX_REPORT_SIZE)} if "claim" in names else {}
 
     def read_refusal(self) -> str:
         """Return why its node did not run it; empty if nothing."""
         return self.read_head(REFUSAL_FILE, _MAX_REPORT_SIZE).decode("utf-8", "replace").strip()
 
-    def read_time(self, name: str) -> float:
-        """Return when a file was changed; 0 if it does not exist."""
-        try:
-            return os.lstat(self[name]).st_mtime
-        except OSError:
-            return 0.0
+    def read_claim_time(self) -> float:
+        """Return when its runner wrote last; 0 if it has not."""
+        times = [0.0]
+        for name in (REPORT_FOLDER, INNER_FOLDER):
+            with suppress(OSError):
+                times.append(os.lstat(self[f"{name}/claim"]).st_mtime)
+        return max(times)
 
     def read_usage(self) -> str:
         """Return what the node has written last about its usage; empty if nothing."""
@@ -195,7 +207,7 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         allocation=folder.read_allocation() if "allocation" in reports else None,
         report=parse_report(reports.get("claim", b"")),
         refusal=folder.read_refusal() if "allocation" in reports and "claim" not in reports else "",
-        reported_at=folder.read_time(f"{REPORT_FOLDER}/claim") if "claim" in reports else 0.0,
+        reported_at=folder.read_claim_time() if "claim" in reports else 0.0,
         heartbeat=reports.get("heartbeat", b""),
         step_code=_parse_code(reports.get("step", b"")),
         oom=bool(_parse_code(reports.get("oom", b""))),

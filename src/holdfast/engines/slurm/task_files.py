@@ -17,7 +17,7 @@ from holdfast.engines.task_program import LOG_FILES, REPORT_FOLDER, SECRET_FILES
 from .isolation.task_setup import TaskSetup, TaskSetups, give_files_to_user
 from .render import NODE_PROGRAM
 from .shared_files import create_file, write_file
-from .slurm_folder import GANG_FILE, HOME_FOLDER, SlurmFolder
+from .slurm_folder import GANG_FILE, HOME_FOLDER, INNER_FOLDER, SlurmFolder
 
 # Read at import: an upgrade may replace the file under a running server.
 _NODE_PROGRAM = (Path(__file__).parents[2] / "runtime" / "slurm_task.sh").read_text()
@@ -41,7 +41,7 @@ def create_task_files(
     if any(has_placeholder(setup.files[name].text) for name in SECRET_FILES if name in setup.files):
         members = launch.gang if len(launch.gang) > 1 else (launch.attempt_id,)
         files["members"] = TaskFile(text="".join(f"{name}\n" for name in members), mode=0o400)
-    for name in (REPORT_FOLDER, HOME_FOLDER):
+    for name in (REPORT_FOLDER, INNER_FOLDER, HOME_FOLDER):
         with suppress(FileExistsError):
             os.mkdir(folder[name], 0o700)
     create_notes_folder(folder)
