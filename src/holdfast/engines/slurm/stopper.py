@@ -106,7 +106,7 @@ class SlurmStopper:
         elif not terminated:
             # A stopped process takes SIGTERM only once it is continued.
             await self._commands.signal_job(name, "TERM", "CONT")
-            return facts.allocation is not None or not facts.exists
+            return facts.report.claimed or not facts.exists  # while its sandbox is set up, the signal is lost
         return terminated
 
     async def _signal_member(self, facts: TaskFacts, job: QueuedJob, terminated: bool) -> bool:
@@ -124,6 +124,7 @@ class SlurmStopper:
             await self._commands.signal_step(step, "KILL")
         elif not terminated:
             await self._commands.signal_step(step, "TERM", "CONT")
+            return facts.report.claimed
         return True
 
     def _end_before_start(self, attempt_id: str, code: int) -> bool:
