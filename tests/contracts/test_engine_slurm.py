@@ -95,14 +95,7 @@ class TestSlurm(SlurmHarness, EngineContract):
         pytest.skip("Slurm chooses and hides devices; this cluster has none")
 
 
-@pytest.mark.release
-class TestSlurmWithoutIsolation(TestSlurm):
-    isolation = "none"
-    has_own_folders = False
-
-
-@pytest.mark.release
-class TestSlurmWithCgroups(SlurmHarness):
+class MemoryContract(SlurmHarness):
     """Where Slurm limits memory."""
 
     @pytest.fixture(scope="class")
@@ -147,3 +140,16 @@ class TestSlurmWithCgroups(SlurmHarness):
             assert 0 < reading.memory < 64 * MIB
 
         self.play(scenario)
+
+
+@pytest.mark.release
+class TestSlurmWithCgroups(MemoryContract, TestSlurm):
+    """Also without isolation."""
+
+    isolation = "none"
+    has_own_folders = False
+
+
+@pytest.mark.release
+class TestIsolatedWithCgroups(MemoryContract):
+    pass

@@ -111,7 +111,8 @@ def test_jobs_survive_kills_of_the_server_and_of_slurmctld(
     jobs = {}
     for number in range(JOBS):
         command = f'mktemp "{marks}/$HOLDFAST_ATTEMPT@XXXXXX" >/dev/null; echo {number}; sleep 2; exit {number % 3}'
-        job = server.submit(f"name: kill-{number}\n{SMALL}\ncommand: '{command}'\n")
+        mounts = f"mounts: ['{marks}:{marks}:rw']"
+        job = server.submit(f"name: kill-{number}\n{SMALL}\n{mounts}\ncommand: '{command}'\n")
         jobs[job["id"]] = number % 3
         if number < KILLS:
             time.sleep(chance.uniform(0, 1.0))  # the moment is the test's input

@@ -35,6 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, cluster: SlurmCluster) -> I
         HOLDFAST_JOBS_TIME_LIMIT="60",  # the partition short allows 5 minutes
         HOLDFAST_SLURM_PARTITION="short",
         HOLDFAST_SLURM_CONSTRAINT="ib",
+        HOLDFAST_SLURM_ISOLATION="none",  # the tasks ask scontrol
         SLURM_CONF=str(cluster.conf),
     )
     running.start()

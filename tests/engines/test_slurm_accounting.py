@@ -234,8 +234,8 @@ def test_a_database_that_does_not_respond_changes_nothing(
     async def scenario(rig: Rig) -> None:
         await rig.start_and_wait_for(b"up", "a", FOREVER)
         await end_unseen(rig, cluster, "a", then=cluster.pause_database if is_slow else cluster.kill_database_daemon)
-        ended = await look_until_final(rig, "a")  # its own report is all that is known
-        assert (ended.seen, ended.code) == (ObservedState.EXITED, 143)
+        ended = await look_until_final(rig, "a")  # only that it was terminated, in a job that Slurm does not know
+        assert ended.seen is ObservedState.LOST
         assert len(questions.read_text().splitlines()) == 1
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import subprocess
@@ -126,14 +127,10 @@ def test_a_task_leaves_no_files_on_the_node(play: Any, tmp_path: Path) -> None:
         await rig.start_and_wait_for(b"up", "b", f"touch /tmp/left; {FOREVER}")
         await rig.engine.stop("b", 0)  # killed, so that nothing is deleted
         await rig.end_of("b")
-        for number in range(3):  # the nodes are one machine here
+        for number in itertools.count():  # the nodes are one machine here; the killed task may end a little later
             await rig.run(f"c{number}", "true")
-        for _ in range(100):
-            left = list((tmp_path / "holdfast-0").iterdir())
-            if not left:
+            if not list((tmp_path / "holdfast-0").iterdir()):
                 break
-            await asyncio.sleep(0.05)
-        assert not left
 
     play(scenario)
 

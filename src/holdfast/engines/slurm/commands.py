@@ -90,11 +90,6 @@ class SlurmCommands:
         for signal in signals:
             await self._run(("scancel", "--me", f"--name={name}", "--state=RUNNING", f"--signal={signal}", "--full"))
 
-    async def kill_job(self, name: str) -> None:
-        """Kill all processes of the running jobs with that name. With `--full`, Slurm would cancel the job instead: it
-        sends SIGTERM first, and waits for KillWait, half a minute by default."""
-        await self._run(("scancel", "--me", f"--name={name}", "--state=RUNNING", "--signal=KILL", "--batch"))
-
     async def signal_step(self, step: str, *signals: str) -> None:
         for signal in signals:
             await self._run(("scancel", f"--signal={signal}", step))

@@ -45,11 +45,15 @@ class QueueWaits:
         self._nodes: dict[str, tuple[float, frozenset[str]]] = {}
 
     async def explain_wait(self, attempt_ids: Collection[str]) -> QueueWait | None:
-        """Explain the wait of the first that is pending, as of the last look at the queue."""
+        """Explain the wait of the first that is pending, as of the last look at the queue that knows it."""
+        found = [each for each in await self._observer.read_facts(attempt_ids) if each.allocation is None]
         jobs = self._queue.last_jobs
-        for facts in await self._observer.read_facts(attempt_ids):
+        if any(self._names.make_name(facts.leader) not in jobs for facts in found):  # submitted since
+            with suppress(SlurmUnavailable):
+                jobs = await self._queue.look()
+        for facts in found:
             job = self._observer.find_waiting_job(facts, jobs)
-            if job is not None and facts.allocation is None and facts.end is None:
+            if job is not None and facts.end is None:
                 return await self._explain_job(job)
         return None
 

@@ -100,7 +100,7 @@ class SlurmStopper:
         if job.is_pending:
             await self._commands.cancel(name, pending=True)
         elif is_over:
-            await self._commands.kill_job(name)
+            await self._commands.signal_job(name, "KILL")
             if asyncio.get_running_loop().time() >= self._kill_at[attempt_id] + _CANCEL_DELAY:
                 await self._commands.cancel(name)  # also what escaped the signal
         elif not terminated:
