@@ -82,7 +82,7 @@ class TaskSetups:
                 "or change the setting.",
                 image=repr(launch.image),
             )
-            raise StartRefused(text, cause=Cause.NOT_ALLOWED)
+            raise StartRefused(text, cause=Cause.IMAGE_MISSING)
         if image is None:
             known = ", ".join(self._images.list_names())
             text = msg("Image {image} not found. Available images: {known}.", image=repr(launch.image), known=known)
