@@ -323,7 +323,7 @@ def test_without_isolation_an_image_is_refused_with_what_to_do(play: Any, tmp_pa
         await import_busybox(rig, tmp_path)
         assert get_engine(rig).has_image("anything")  # it is not pulled in vain
         refused = await rig.run("a", "true", image="box")
-        assert (refused.seen, refused.cause) == (ObservedState.REFUSED, Cause.NOT_ALLOWED)
+        assert (refused.seen, refused.cause) == (ObservedState.REFUSED, Cause.IMAGE_MISSING)
         assert "slurm.isolation" in refused.message
 
     play(scenario, isolation="none")

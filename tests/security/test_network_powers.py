@@ -81,7 +81,10 @@ def test_a_task_and_a_session_in_it_are_refused_the_same(tmp_path: Path) -> None
 def test_programs_that_write_to_the_audit_log_go_on_without_it(tmp_path: Path) -> None:
     """PAM takes a refused audit record for a failure, and a kernel without audit log for none."""
     need(Isolation.FULL)
-    programs = 'su nobody -s /bin/sh -c "id -un"; if command -v sudo >/dev/null; then sudo -n true; fi'
+    programs = (
+        'echo "127.0.1.1 $(hostname)" >>/etc/hosts\n'  # which sudo looks up
+        'su nobody -s /bin/sh -c "id -un"; if command -v sudo >/dev/null; then sudo -n true; fi'
+    )
 
     async def scenario(rig: Rig) -> None:
         seen = await rig.run("a", programs)
