@@ -186,6 +186,11 @@ class SlurmCluster:
         self.query("scontrol", "update", "nodename=n[1-3]", "state=resume")
         wait_until(lambda: all(map(self._is_node_ready, NODES)), self.folder)
 
+    def resume_drained_nodes(self) -> None:
+        """Once, as an admin who looks at the cluster."""
+        for node in NODES:
+            self._is_node_ready(node)
+
     def start_node(self, node: str, mount: str = "") -> None:
         """Start the daemon again, and wait until the node responds. `mount`: a command that changes its mounts."""
         self._nodes[node] = self._spawn_node(node, mount)
