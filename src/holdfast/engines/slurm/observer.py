@@ -280,7 +280,7 @@ class SlurmObserver:
         )
         if accounted is not None:
             evidence = replace(evidence, exit=accounted.exit)
-        elif job is not None and is_final and (unreported or evidence.reused):
+        elif job is not None and evidence.needs_exit:
             evidence = replace(evidence, exit=await self._commands.read_exit(job))
         return decide_end(evidence)
 

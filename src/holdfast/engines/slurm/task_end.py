@@ -115,6 +115,11 @@ class EndEvidence:
     refusal: str = ""  # why its node did not run it
 
     @property
+    def needs_exit(self) -> bool:
+        """Whether it matters which exit Slurm recorded for the job."""
+        return self.is_final and (self.code in (None, KILL_CODE, TERM_CODE) or self.reused)
+
+    @property
     def stopped(self) -> bool:
         return self.stop_code is not None
 
@@ -160,7 +165,17 @@ def _decide_reported(seen: EndEvidence, code: int) -> EndRecord | None:
     kind = _KINDS.get(seen.state, EndKind.EXITED)
     if kind is EndKind.NODE_FAILED and code <= _SIGNAL_BASE:  # it ended by itself while slurmctld was away
         kind = EndKind.EXITED
+    if kind is EndKind.EXITED and _was_killed_otherwise(seen, code):
+        kind = EndKind.NUMBER_REUSED
     return EndRecord(kind=kind, code=code, oom=seen.oom, reason=seen.reason)
+
+
+def _was_killed_otherwise(seen: EndEvidence, code: int) -> bool:
+    """Return whether Slurm recorded another exit of its job than the signal that ended the task. After a crash of
+    slurmctld, an `srun` that waits for the same number ends the job with its own exit code."""
+    if seen.exit is None or seen.oom or seen.step_code is not None or code not in (KILL_CODE, TERM_CODE):
+        return False
+    return _get_code(seen.exit) != code
 
 
 def _decide_unreported(seen: EndEvidence, code: int) -> EndRecord:
