@@ -15,6 +15,7 @@ import pytest
 from holdfast.core.attempt import ObservedState
 from holdfast.engines.slurm import SlurmEngine, SlurmOptions
 from holdfast.engines.slurm.probe import ProbeState, Problem
+from holdfast.engines.slurm.probe.probe_result import ProbeResult
 from tests.contracts.engine_rig import TIMEOUT, Rig, sweep
 from tests.slurm_cluster import SlurmCluster, run_cluster, wait_until
 
@@ -69,11 +70,18 @@ def count_probes(cluster: SlurmCluster) -> int:
     return sum(name.startswith("hf-probe-") for name in jobs)
 
 
+async def check_until_known(engine: SlurmEngine, partition: str) -> ProbeResult:
+    """On a busy machine, Slurm may not start the probe job in time."""
+    while True:
+        await engine.complete_checks()
+        result = engine._probe.find_result(partition)
+        if result is not None and result.state is not ProbeState.UNKNOWN:
+            return result
+
+
 def test_a_probe_finds_what_a_node_has(play: Any) -> None:
     async def scenario(rig: Rig, engine: SlurmEngine) -> None:
-        await engine.complete_checks()
-        result = engine._probe.find_result("")
-        assert result is not None
+        result = await check_until_known(engine, "")
         assert (result.partition, result.state, result.problem) == ("main", ProbeState.PASSED, None)
         facts = result.facts
         assert facts is not None
@@ -113,9 +121,7 @@ def test_a_node_without_the_folder_refuses_tasks_with_that_reason(play: Any, clu
             first = await rig.end_of("first")
             assert first.seen is ObservedState.REFUSED
             assert "all nodes share it at the same path" in first.message
-            await engine.complete_checks()
-            result = engine._probe.find_result("short")
-            assert result is not None
+            result = await check_until_known(engine, "short")
             assert (result.state, result.problem) == (ProbeState.FAILED, Problem.NO_FOLDER)
             seen = await engine.start(rig.launch("second", "exit 0", **options))
             assert (seen.seen, seen.transient) == (ObservedState.REFUSED, True)
@@ -137,9 +143,7 @@ def test_a_node_that_cannot_write_to_the_folder_is_found(play: Any, cluster: Slu
         home = engine._task_folders.home
         mount = f"mount --bind {home} {home} && mount -o remount,bind,ro {home}"
         with change_mounts(cluster, mount):
-            await engine.complete_checks()
-            result = engine._probe.find_result("short")
-            assert result is not None
+            result = await check_until_known(engine, "short")
             assert (result.state, result.problem) == (ProbeState.FAILED, Problem.NOT_WRITABLE)
 
     play(scenario, partition="short")
@@ -156,9 +160,7 @@ def test_files_that_only_the_node_sees_are_found(play: Any, cluster: SlurmCluste
             f"mount -t overlay none -o lowerdir={home},upperdir={work}/upper,workdir={work}/work {home}"
         )
         with change_mounts(cluster, mount):
-            await engine.complete_checks()
-            result = engine._probe.find_result("short")
-            assert result is not None
+            result = await check_until_known(engine, "short")
             assert (result.state, result.problem) == (ProbeState.FAILED, Problem.NOT_RETURNED)
 
     play(scenario, partition="short")
