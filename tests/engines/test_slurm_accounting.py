@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Resources
-from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+from holdfast.engines.slurm import SlurmEngine
 from holdfast.engines.slurm.accounting import build_arguments, choose_ended_job, parse_accounted_jobs
 from holdfast.engines.slurm.jobs import SEPARATOR
 from holdfast.engines.slurm.reasons import (
@@ -27,7 +27,8 @@ from holdfast.engines.slurm.reasons import (
     is_refusal,
     may_succeed_later,
 )
-from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, sweep
+from tests.contracts.engine_rig import FOREVER, Rig
+from tests.engines.slurm_scenarios import make_player
 from tests.slurm_accounting import AccountedCluster, run_accounted_cluster
 from tests.slurm_cluster import wait_until
 
@@ -132,29 +133,7 @@ def cluster() -> Iterator[AccountedCluster]:
 
 @pytest.fixture
 def play(cluster: AccountedCluster, tmp_path: Path) -> Callable[..., None]:
-    options = SlurmOptions(
-        conf=str(cluster.conf),
-        busy_interval=0.1,
-        calm_interval=0.5,
-        min_interval=0.05,
-        log_interval=0.05,
-        heartbeat_interval=0.5,
-        report_timeout=0.5,
-    )
-
-    def run(scenario: Callable[[Rig], Awaitable[None]]) -> None:
-        async def go() -> None:
-            rig = Rig(lambda: SlurmEngine(tmp_path / "shared", options))
-            await rig.open()
-            try:
-                await asyncio.wait_for(scenario(rig), TIMEOUT)
-            finally:
-                await sweep(rig.engine)
-                await rig.close()
-
-        asyncio.run(go())
-
-    return run
+    return make_player(cluster, tmp_path / "shared")
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.errors import EngineError
 from holdfast.core.exits.exit import Cause
 from holdfast.core.job import MIB, Resources
-from holdfast.engines.slurm import SlurmEngine, SlurmOptions
-from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, read_all, sweep
+from holdfast.engines.slurm import SlurmEngine
+from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, read_all
+from tests.engines.slurm_scenarios import make_player
 from tests.slurm_cluster import SlurmCluster, run_cluster
 
 pytestmark = pytest.mark.release
@@ -32,29 +32,7 @@ def cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def play(cluster: SlurmCluster, tmp_path: Path) -> Callable[..., None]:
-    options = SlurmOptions(
-        conf=str(cluster.conf),
-        busy_interval=0.1,
-        calm_interval=0.5,
-        min_interval=0.05,
-        log_interval=0.05,
-        heartbeat_interval=0.5,
-        report_timeout=0.5,
-    )
-
-    def run(scenario: Callable[[Rig], Awaitable[None]], **more: Any) -> None:
-        async def go() -> None:
-            rig = Rig(lambda: SlurmEngine(tmp_path / "shared", replace(options, **more)))
-            await rig.open()
-            try:
-                await asyncio.wait_for(scenario(rig), TIMEOUT)
-            finally:
-                await sweep(rig.engine)
-                await rig.close()
-
-        asyncio.run(go())
-
-    return run
+    return make_player(cluster, tmp_path / "shared")
 
 
 async def start_gang(rig: Rig, scripts: dict[str, str], **more: Any) -> list[Observation]:

@@ -6,14 +6,14 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.engines.base import ExecCommand, ExecRefused, Terminal
-from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+from holdfast.engines.slurm import SlurmEngine
 from holdfast.engines.slurm.revived_jobs import parse_replacements
 from holdfast.engines.slurm.session_request import (
     StepLocation,
@@ -24,8 +24,9 @@ from holdfast.engines.slurm.session_request import (
     render_step,
 )
 from holdfast.engines.slurm.sessions import get_local_host, list_direct_hosts
-from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, read_all, sweep
+from tests.contracts.engine_rig import FOREVER, Rig, read_all
 from tests.engines.sessions import Screen, everything, inside
+from tests.engines.slurm_scenarios import make_player
 from tests.slurm_cluster import SlurmCluster, run_cluster
 
 GANG = ("j.0.master-0.0", "j.0.worker-0.0")
@@ -47,8 +48,7 @@ from holdfast.engines.slurm import SlurmEngine, SlurmOptions
 async def main():
     engine = SlurmEngine(pathlib.Path(sys.argv[1]), SlurmOptions(conf=sys.argv[2]))
     await engine.open(lambda _: None)
-    # It starts no process when it is signalled: without cgroups, Slurm may miss one that is just being started.
-    session = await engine.open_session("a", ExecCommand(script="trap '' TERM; sleep 605; sleep 605"))
+    session = await engine.open_session("a", ExecCommand(script="trap : TERM; sleep 605; sleep 605"))
     print("open", flush=True)
     await session.wait()
 
@@ -135,24 +135,7 @@ def cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def play(cluster: SlurmCluster, tmp_path: Path) -> Callable[..., None]:
-    options = SlurmOptions(
-        conf=str(cluster.conf), busy_interval=0.1, calm_interval=0.5, min_interval=0.05, log_interval=0.05,
-        heartbeat_interval=0.5, report_timeout=0.5,
-    )  # fmt: skip
-
-    def run(scenario: Callable[[Rig], Awaitable[None]]) -> None:
-        async def go() -> None:
-            rig = Rig(lambda: SlurmEngine(tmp_path / "shared", options))
-            await rig.open()
-            try:
-                await asyncio.wait_for(scenario(rig), TIMEOUT)
-            finally:
-                await sweep(rig.engine)
-                await rig.close()
-
-        asyncio.run(go())
-
-    return run
+    return make_player(cluster, tmp_path / "shared")
 
 
 def get_engine(rig: Rig) -> SlurmEngine:

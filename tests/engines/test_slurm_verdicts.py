@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,10 @@ from holdfast.core.job import MIB, Resources
 from holdfast.core.scheduling.blockers import BlockerKind
 from holdfast.core.scheduling.placement import ResourceAmount
 from holdfast.engines.base import LaunchSpec
-from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+from holdfast.engines.slurm import SlurmEngine
 from holdfast.engines.slurm.reasons import WaitClass, classify_reason
-from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, read_all, sweep
+from tests.contracts.engine_rig import FOREVER, Rig, read_all
+from tests.engines.slurm_scenarios import make_player
 from tests.slurm_cluster import SlurmCluster, run_cluster
 
 pytestmark = pytest.mark.release
@@ -62,29 +62,7 @@ def cluster(broken_nodes: Path) -> Iterator[SlurmCluster]:
 
 @pytest.fixture
 def play(cluster: SlurmCluster, tmp_path: Path) -> Callable[..., None]:
-    options = SlurmOptions(
-        conf=str(cluster.conf),
-        busy_interval=0.1,
-        calm_interval=0.5,
-        min_interval=0.05,
-        log_interval=0.05,
-        heartbeat_interval=0.5,
-        report_timeout=0.5,
-    )
-
-    def run(scenario: Callable[[Rig], Awaitable[None]], **more: Any) -> None:
-        async def go() -> None:
-            rig = Rig(lambda: SlurmEngine(tmp_path / "shared", replace(options, **more)))
-            await rig.open()
-            try:
-                await asyncio.wait_for(scenario(rig), TIMEOUT)
-            finally:
-                await sweep(rig.engine)
-                await rig.close()
-
-        asyncio.run(go())
-
-    return run
+    return make_player(cluster, tmp_path / "shared")
 
 
 async def query(cluster: SlurmCluster, *command: str) -> str:

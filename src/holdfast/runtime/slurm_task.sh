@@ -4,9 +4,9 @@
 #   slurm_task.sh INTERVAL OFFSET PORT_START PORT_END
 #
 # It takes the claim of the task, chooses its ports, waits for the addresses of its gang if the task uses them, and writes
-# a heartbeat every INTERVAL seconds while the runner beside it (`runner`) runs the commands. OFFSET says which component of a heterogeneous job this is. The folder is shared by all
-# nodes: a second job of the same task finds the claim, and exits without a word. The variables of this script have a
-# prefix, since those of the task are beside them.
+# a heartbeat every INTERVAL seconds while the runner beside it (`runner`) runs the commands. OFFSET says which component
+# of a heterogeneous job this is. The folder is shared by all nodes: a second job of the same task finds the claim, and
+# exits without a word. The variables of this script have a prefix, since those of the task are beside them.
 
 take_claim() {
     IFS=' ' read -r _holdfast_boot </proc/sys/kernel/random/boot_id

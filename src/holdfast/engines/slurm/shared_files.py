@@ -15,7 +15,7 @@ def write_file(path: str, content: TaskFile) -> None:
 
 
 def create_file(path: str, content: TaskFile) -> None:
-    """Create a file that nobody reads yet."""
+    """Create a file that no other program reads yet."""
     mode = content.mode & 0o700 if content.secret else content.mode
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
