@@ -66,8 +66,10 @@ class ResultsContract(EngineHarness):
                 self.use(rig.engine, name)
             everyone = ["runs", "held", "ended", "never", "../odd"]
             first = await rig.engine.measure_tasks(everyone)
+            while len(first) < 2 or any(reading.processes == 0 for reading in first.values()):
+                await asyncio.sleep(0.05)  # some engines measure at intervals
+                first = await rig.engine.measure_tasks(everyone)
             assert set(first) == {"runs", "held"}
-            assert all(reading.processes > 0 for reading in first.values())
             again = await rig.engine.measure_tasks(everyone)
             assert again["runs"].at >= first["runs"].at
             assert again["runs"].cpu >= first["runs"].cpu
