@@ -5,9 +5,10 @@
 #   slurm_sandbox.sh inside           within the sandbox
 #
 # It lies in the task's folder, which all nodes share, beside the file `sandbox` with the server's variables. LOCAL is a
-# folder on the node's own disk, GPUS the numbers of the devices that Slurm has allocated. Whether a way works is only known by trying: it does if the runner takes its claim. Until
-# then nothing of the task has run, and the next way is tried. `isolation` in the task's folder says which one is used.
-# The task cannot write to these files. Slurm signals all processes of a task, so everything outside ignores signals.
+# folder on the node's own disk, GPUS the numbers of the devices that Slurm has allocated. Whether a way works is only
+# known by trying: it does if the runner takes its claim. Until then nothing of the task has run, and the next way is
+# tried. `isolation` in the task's folder says which one is used. The task cannot write to these files. Slurm signals all
+# processes of a task, so everything outside ignores signals. Each program costs milliseconds, so it starts few.
 
 # Inside: bubblewrap does not count what its processes have used, so this is recorded for slurm_task.sh.
 run_inside() {
@@ -33,18 +34,48 @@ refuse() {
     exit 125
 }
 
+read_uid() {
+    while IFS='	 ' read -r _holdfast_line _ _holdfast_uid _; do
+        [ "$_holdfast_line" != Uid: ] || return 0
+    done </proc/self/status
+    _holdfast_uid=$(id -u)
+}
+
 # --- files on the node's own disk ---
 
 create_local() {
     _holdfast_base=${1%/}/holdfast-$_holdfast_uid
     [ -d "$_holdfast_base" ] || mkdir -m 700 "$_holdfast_base" 2>/dev/null
     [ -d "$_holdfast_base" ] && [ ! -L "$_holdfast_base" ] && [ -O "$_holdfast_base" ] || return 1
-    delete_leftovers
+    is_node_checked || check_node
     _holdfast_local=$_holdfast_base/${SLURM_JOB_ID:-0}.$$
     [ ! -e "$_holdfast_local" ] || rm -rf "$_holdfast_local"
-    mkdir -m 700 "$_holdfast_local" || return 1
-    read_start "$$" && echo "$$ $_holdfast_start" >"$_holdfast_local/owner" || return 1
-    create_folders "$_holdfast_local/root"
+    create_folders "$_holdfast_local/root" || return 1
+    read_start "$$" && echo "$$ $_holdfast_start" >"$_holdfast_local/owner"
+}
+
+# Whether a task of this user has checked the node within the last minute.
+is_node_checked() {
+    IFS=' ' read -r _holdfast_now _ </proc/uptime
+    read -r _holdfast_boot </proc/sys/kernel/random/boot_id
+    _holdfast_now=${_holdfast_now%.*}
+    { IFS=' ' read -r _holdfast_then _holdfast_line <"$_holdfast_base/private-files"; } 2>/dev/null || return 1
+    case $_holdfast_then in '' | *[!0-9]*) return 1 ;; esac
+    [ "$_holdfast_line" = "$_holdfast_boot" ] && [ "$((_holdfast_now - _holdfast_then))" -lt 60 ]
+}
+
+# Writes when the node was checked, and below it the private files.
+check_node() {
+    delete_leftovers
+    { echo "$_holdfast_now $_holdfast_boot" && find_private_files; } >"$_holdfast_base/private-files.$$" &&
+        mv -f "$_holdfast_base/private-files.$$" "$_holdfast_base/private-files"
+}
+
+# What only root may read, where programs and their settings are. A task of root could read it.
+find_private_files() {
+    [ "$_holdfast_uid" = 0 ] || return 0
+    find /etc /opt /usr/local -maxdepth 4 -xdev ! -type l ! -perm -004 -prune -print 2>/dev/null
+    true # one of the folders may not exist
 }
 
 # read_start PID: when the process started, in clock ticks after the boot.
@@ -76,12 +107,11 @@ delete_local() {
     [ -z "$_holdfast_local" ] || delete_tree "$_holdfast_local" 2>/dev/null
 }
 
-# create_folders ROOT: the folders that every task has, fresh and writable. Each program costs milliseconds, so there are
-# few.
+# create_folders ROOT: the folders that every task has, fresh and writable.
 create_folders() {
     umask 022
-    mkdir -p "$1/proc" "$1/sys" "$1/dev" "$1/etc" "$1/home/jovyan" "$1/mnt" "$1/media" "$1/srv" "$1/var/lib" &&
-        mkdir -p -m 1777 "$1/tmp" "$1/var/tmp" "$1/run/lock" && mkdir -m 700 "$1/root"
+    mkdir -p "$1/proc" "$1/sys" "$1/dev" "$1/etc" "$1/home/jovyan" "$1/mnt" "$1/media" "$1/srv" "$1/var/lib" "$1/root" &&
+        mkdir -p -m 1777 "$1/tmp" "$1/var/tmp" "$1/run/lock"
 }
 
 # --- the root filesystem ---
@@ -119,12 +149,19 @@ put_entry() {
     fi
 }
 
-# Covers what only root may read, where programs and their settings are. A task of root could read it.
 put_private_files() {
-    find /etc /opt /usr/local -maxdepth 4 -xdev ! -type l ! -perm -004 -prune -print 2>/dev/null |
-        while IFS= read -r _holdfast_path; do
-            put_mask "$_holdfast_path"
-        done
+    if is_node_checked; then
+        put_masks <"$_holdfast_base/private-files"
+    else # the list cannot be written
+        find_private_files | put_masks
+    fi
+}
+
+# Covers the paths of the lines on stdin.
+put_masks() {
+    while IFS= read -r _holdfast_path; do
+        case $_holdfast_path in /*) put_mask "$_holdfast_path" ;; esac
+    done
 }
 
 # Covers folders of Holdfast within those that are shown.
@@ -366,8 +403,8 @@ _holdfast_folder=${0%/*}
 trap '' TERM INT HUP QUIT USR1 USR2 ALRM
 . "$_holdfast_folder/sandbox"
 _holdfast_gpus=${2#-}
-_holdfast_uid=$(id -u)
-_holdfast_machine=$(uname -m)
+read_uid
+{ read -r _holdfast_machine </proc/sys/kernel/arch; } 2>/dev/null || _holdfast_machine=$(uname -m)
 _holdfast_why=
 _holdfast_local=
 _holdfast_own=
