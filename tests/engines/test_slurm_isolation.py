@@ -137,6 +137,30 @@ def test_a_task_leaves_no_files_on_the_node(play: Any, tmp_path: Path) -> None:
     play(scenario)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user cannot read them anyway")
+def test_a_task_of_root_cannot_read_private_files_of_the_node(play: Any, tmp_path: Path) -> None:
+    script = "cat /etc/shadow || ls -A /etc/ssl/private; ls /etc/passwd"
+    checked = tmp_path / "holdfast-0" / "private-files"
+
+    async def scenario(rig: Rig) -> None:
+        async def check(name: str) -> None:
+            await rig.run(name, script)
+            assert await read_all(rig.log(name)) == b"/etc/passwd\n"
+
+        await check("first")
+        await check("soon-after")
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        uptime = int(float(Path("/proc/uptime").read_text().split()[0]))
+        for number, header in enumerate((f"0 {boot}", f"{uptime} another-boot", "", "a b")):
+            checked.write_text(f"{header}\n")  # no file is private, says a list that is not to be used
+            await check(f"other-{number}")
+        checked.unlink()
+        checked.mkdir()  # so that the list cannot be written
+        await check("without-list")
+
+    play(scenario)
+
+
 def test_where_bubblewrap_is_missing_tasks_say_that_they_are_not_isolated(
     play: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
