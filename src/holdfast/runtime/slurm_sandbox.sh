@@ -336,7 +336,7 @@ count_gpus() {
 # The driver's libraries, where images for CUDA expect them.
 put_driver() {
     PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | while read -r _holdfast_name _holdfast_line; do
-        case $_holdfast_name in libcuda* | libnvidia* | libnvcuvid* | libnvoptix* | libcudadebugger*) ;; *) continue ;; esac
+        case $_holdfast_name in libcuda.so* | libcudadebugger* | libnvidia* | libnvcuvid* | libnvoptix*) ;; *) continue ;; esac
         put --ro-bind-try "$(readlink -f "${_holdfast_line##*=> }")" "$_holdfast_driver/lib64/$_holdfast_name"
     done
     _holdfast_path=$(command -v nvidia-smi) && put --ro-bind-try "$(readlink -f "$_holdfast_path")" "$_holdfast_driver/bin/nvidia-smi"
