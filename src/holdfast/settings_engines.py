@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from holdfast.core.slurm_options import QUEUE_OPTION_NAMES, iter_option_problems
+from holdfast.core.slurm_options import QUEUE_OPTION_NAMES, SLURM_OPTION_NAMES, iter_option_problems
 from holdfast.settings_sections import MAX_DAYS, SettingsSection
 
 EngineKind = Literal["embedded", "docker", "slurm"]
@@ -41,6 +41,11 @@ class SlurmSettings(SettingsSection):
     qos: str = Field("", description="QOS of jobs that choose none. If empty: Slurm's default.")
     constraint: str = Field("", description="Features that nodes must have, for jobs that choose none. If empty: none.")
     reservation: str = Field("", description="Reservation of jobs that choose none. If empty: none.")
+    job_options: list[str] = Field(
+        list(SLURM_OPTION_NAMES),
+        description="Options that jobs of users can set themselves. Others come from these settings, from the group "
+        "and from the instance type. Admins can set all.",
+    )
     max_queued: int = Field(
         100, ge=1, description="Tasks that can wait in Slurm's queue at a time. Others wait in Holdfast's queue."
     )
@@ -66,6 +71,13 @@ class SlurmSettings(SettingsSection):
     @classmethod
     def _check_option(cls, given: str, info: ValidationInfo) -> str:
         for _, problem in iter_option_problems({str(info.field_name): given}):
+            raise ValueError(problem)
+        return given
+
+    @field_validator("job_options")
+    @classmethod
+    def _check_job_options(cls, given: list[str]) -> list[str]:
+        for _, problem in iter_option_problems(dict.fromkeys(given, "")):
             raise ValueError(problem)
         return given
 

@@ -186,3 +186,19 @@ async def test_admins_of_a_group_cannot_choose_its_partition(cluster: House) -> 
     head = Actor(name="head", groups={"lab": True})
     with pytest.raises(Forbidden):
         await cluster.services.groups.change(head, "lab", GroupChange(slurm={"partition": "gpu"}))
+
+
+async def test_jobs_of_users_set_only_the_options_that_admins_allow(tmp_path: Path) -> None:
+    settings = {"slurm": {"folder": "/shared", "job_options": ["partition", "constraint"]}}
+    engine = FakeEngine(name="slurm", nodes=NODES)
+    async with open_house(tmp_path / "home", settings=settings, engine=engine) as house:
+        user = await house.user("bob", "default")
+        roles = "roles: {a: {command: 'true', slurm: {qos: high}}}\n"
+        refused = "name: j\nslurm: {partition: gpu, account: other}\n" + roles
+        with pytest.raises(InvalidJob) as caught:
+            await house.submit(refused, actor=user)
+        assert [problem.field for problem in caught.value.problems] == ["slurm.account", "slurm.qos"]
+        assert "jobs cannot set account on this server" in str(caught.value)
+        allowed = await house.submit(SLEEP + "slurm: {partition: gpu}\n", actor=user)
+        await house.until(allowed.id, JobState.RUNNING)
+        assert await run(house, SLEEP + "slurm: {account: other}\n") == {"account": "other"}  # of an admin

@@ -216,6 +216,7 @@ class JobValidator:
                 raise
             raise await self._combine_errors(first, actor, job, requests, source, list_reasons) from None
         self._check_host_image(stored.job)
+        self._check_slurm_options(actor, stored.job, source)
         return ValidatedJob(stored.job, source, (*warnings, *stored.warnings, *await self._collect_warnings(job)))
 
     async def _combine_errors(
@@ -271,6 +272,23 @@ class JobValidator:
                 ),
                 field="roles",
             )
+
+    def _check_slurm_options(self, actor: Actor, job: Job, source: str) -> None:
+        """Raise InvalidJob if it sets options that only admins set."""
+        if actor.admin or self._control.choose_engine(job) != SLURM_ENGINE:
+            return
+        options = dict.fromkeys(option for role in job.roles for option in role.engine_options.get(SLURM_ENGINE, {}))
+        problems = [
+            Problem(
+                f"slurm.{option}",
+                msg("jobs cannot set {option} on this server", option=option),
+                hint=msg("Remove it: the group and the instance type set it. Admins allow it in slurm.job_options."),
+            )
+            for option in options
+            if option not in self._settings.slurm.job_options
+        ]
+        if problems:
+            raise InvalidJob(add_problem_lines(source, problems))
 
     def _check_host_image(self, job: Job) -> None:
         """Raise HostImageUnavailable if a task uses the image `host` and its engine has none."""
