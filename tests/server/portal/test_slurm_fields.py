@@ -60,3 +60,12 @@ async def test_forms_of_other_servers_keep_the_options(rig: Rig) -> None:
             assert (await fill(desk, page, description="changed")).status_code == 303
     assert (await house.services.groups.get(house.admin, "default")).slurm == {"partition": "gpu"}
     assert (await house.services.instance_types.get(house.admin, "cpu-1")).slurm == {"partition": "cpu"}
+
+
+async def test_the_page_of_a_job_shows_its_options(cluster: Rig) -> None:
+    text = "name: j\nroles: {a: {command: sleep 60, slurm: {partition: gpu}}, b: {command: sleep 60}}\n"
+    job = await cluster.house.submit(text)
+    async with open_desk(cluster) as desk:
+        page = (await desk.get(f"/jobs/{job.id}")).text
+    assert page.count("partition=gpu") == 1
+    assert "partition=gpu" in text_of(page)

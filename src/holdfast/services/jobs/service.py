@@ -269,8 +269,12 @@ class Jobs:
             waiting=await self._blockers.list_wait_reasons(record),
             time_limit=self._control.get_time_limit(record.job),
             isolation=self._engine.find_health(self._control.choose_engine(record.job)).isolation,
-            slurm=() if found.state.final else await self._validator.list_slurm_options(record.job),
+            slurm=await self.list_slurm_options(record),
         )
+
+    async def list_slurm_options(self, record: job_rows.JobDetail) -> tuple[RoleOption, ...]:
+        """Return the options of its tasks in Slurm; none if another engine runs it, or it has ended."""
+        return () if record.summary.state.final else await self._validator.list_slurm_options(record.job)
 
     async def load_detail(self, actor: Actor, ref: str) -> job_rows.JobDetail:
         found = await find_job(self._store, actor, ref)

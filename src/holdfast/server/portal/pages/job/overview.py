@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from holdfast.core.job import Hold, HoldScope
 from holdfast.core.records import Event
+from holdfast.core.slurm_options import RoleOption
 from holdfast.services.jobs.job_pages import JobHeader
 
 from ...form_values import format_duration_input
@@ -39,6 +40,7 @@ class JobOverview:
     log: LogView | None
     needs_key: bool = False
     hold: HoldPolicyView | None = None
+    slurm: tuple[RoleOption, ...] = ()
 
 
 async def _load_overview(visit: Visit, job: JobHeader) -> JobOverview:
@@ -58,6 +60,7 @@ async def _load_overview(visit: Visit, job: JobHeader) -> JobOverview:
         log=None if visit.wants_part else await load_log_view(visit, job.record.summary.id),
         needs_key=await should_offer_ssh_key(visit, rows),
         hold=_build_hold_policy_view(visit, job.record.job.hold),
+        slurm=await visit.services.jobs.list_slurm_options(job.record),
     )
 
 
