@@ -1,8 +1,8 @@
 """Prints the duration of a test run: seconds per folder, and the slowest files.
 
 Reads the JUnit files that `make test` and `make test-all` write to build/; of a file in both, the longer duration
-counts. With --keep, saves the seconds of each file in tests/file_seconds.json, so that later runs start the slowest files
-first.
+counts. With --keep, saves the seconds of each file in tests/file_seconds.json, so that later runs start the slowest
+files first.
 """
 
 from __future__ import annotations
