@@ -27,7 +27,8 @@ from .task_end import KILL_CODE, TERM_CODE, EndKind, EndRecord
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE = 0.3  # seconds after SIGKILL until the next look; doubled each time
+_FIRST_PAUSE = 0.3  # seconds between two SIGKILLs; doubled each time. Slurm may take seconds to end the job
+_MAX_PAUSE = 2.0  # seconds
 _CANCEL_DELAY = 10.0  # seconds after SIGKILL until the job is cancelled, which takes longer
 
 
@@ -66,7 +67,8 @@ class SlurmStopper:
 
     async def _stop_until_ended(self, attempt_id: str) -> None:
         terminated = False  # with the task's own processes there
-        pause = _FIRST_PAUSE
+        pause, kill_again_at = _FIRST_PAUSE, 0.0
+        loop = asyncio.get_running_loop()
         try:
             while True:
                 try:
@@ -74,13 +76,15 @@ class SlurmStopper:
                     if seen.seen.final or seen.seen is ObservedState.ABSENT:
                         self._report(seen)
                         return
-                    if seen.seen.alive:
+                    if seen.seen.alive and loop.time() >= kill_again_at:
+                        is_over = loop.time() >= self._kill_at[attempt_id]
                         terminated = await self._signal(seen, terminated)
+                        if is_over:
+                            kill_again_at, pause = loop.time() + pause, min(2 * pause, _MAX_PAUSE)
                 except EngineError as error:
                     logger.warning(msg("cannot stop %s yet: %s"), attempt_id, error)
-                left = self._kill_at[attempt_id] - asyncio.get_running_loop().time()
+                left = max(self._kill_at[attempt_id], kill_again_at) - loop.time()
                 await asyncio.sleep(min(self._interval, left if left > 0 else pause))
-                pause *= 1 if left > 0 else 2
         finally:
             self._kill_at.pop(attempt_id, None)
 
