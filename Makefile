@@ -22,7 +22,8 @@ test: ## install, then run the tests (ARGS="tests/core -x": only some)
 test-all: ## run the slow tests that `make test` skips: crash tests, more random inputs, client test suites
 	@$(SETUP) dev
 	@sh scripts/test-components.sh
-	@HOLDFAST_SCHEDULES=10000 HOLDFAST_LONGER=3 HOLDFAST_ROUNDS=20 sh scripts/test.sh -m 'release or longer or hypothesis' $(ARGS)
+	@HOLDFAST_SCHEDULES=10000 HOLDFAST_LONGER=3 HOLDFAST_ROUNDS=20 HOLDFAST_TEST_REPORT=build/tests-all.xml \
+		sh scripts/test.sh -m 'release or longer or hypothesis' $(ARGS)
 
 check: ## check format, lint, types, imports, generated docs and translations, without tests
 	@$(SETUP) dev

@@ -5,7 +5,7 @@ set -eu
 
 cd "$(dirname "$0")/.."
 mkdir -p build
-report=build/tests.xml
+report=${HOLDFAST_TEST_REPORT:-build/tests.xml}
 workers=$(($(getconf _NPROCESSORS_ONLN) * 2))
 
 # Each process imports all tests first: without compiled files that takes three times as long.

@@ -1,7 +1,8 @@
 """Prints the duration of a test run: seconds per folder, and the slowest files.
 
-Reads the JUnit file that `make test` writes to build/. With --keep, saves the seconds of each file in
-tests/file_seconds.json, so that later runs start the slowest files first.
+Reads the JUnit files that `make test` and `make test-all` write to build/; of a file in both, the longer duration
+counts. With --keep, saves the seconds of each file in tests/file_seconds.json, so that later runs start the slowest
+files first.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def save_seconds(seconds: Counter[str]) -> None:
 
 
 if __name__ == "__main__":
-    seconds_by_file = read_file_seconds(Path(sys.argv[1]))
+    seconds_by_file: Counter[str] = Counter()
+    for name in sys.argv[1:]:
+        if not name.startswith("--"):
+            seconds_by_file |= read_file_seconds(Path(name))  # the larger of the two
     print_seconds(seconds_by_file)
     if "--keep" in sys.argv:
         save_seconds(seconds_by_file)

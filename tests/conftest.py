@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import compiled_sql
+from tests import compiled_sql, shared_scan
 from tests.scheduling import Scheduling, scope_of, seconds_of
 
 # Started in the background by a shell without job control, Ctrl-C is ignored by us and, unless we change that, by every
@@ -20,6 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 compiled_sql.share()
+shared_scan.share()
 
 # How long an example takes says something about the machine, and nothing about what is tested.
 settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])

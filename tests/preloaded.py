@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -121,8 +122,18 @@ def _preload() -> None:
     import holdfast.server.http
     import holdfast.server.ssh.lazy_gateway  # noqa: F401
 
+    _scan_packages()
     gc.collect()
     gc.freeze()
+
+
+def _scan_packages() -> None:
+    """As a server that was there just before: each would search all packages of the machine for private files, and
+    now looks at the folders that changed since."""
+    from holdfast.engines.embedded.mount_table import MountTable
+    from holdfast.engines.embedded.sandbox import host, package_scan
+
+    package_scan.SHARED_SCANNER._found = host.scan_packages(MountTable().read_mounts())
 
 
 def _clone() -> int:
@@ -135,7 +146,9 @@ def _clone() -> int:
 
 def _become(request: dict[str, Any], fds: Sequence[int]) -> None:
     from holdfast.cli.main import main
+    from holdfast.engines.embedded.sandbox import package_scan
 
+    package_scan.SHARED_SCANNER._full_at = time.monotonic()
     if request["session"]:
         os.setsid()
     os.chdir(request["cwd"])

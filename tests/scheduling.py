@@ -20,6 +20,7 @@ APART = (  # tests that share nothing
     "tests/e2e/test_crash.py",
     "tests/engines/test_ordinary_user.py",
 )
+BY_CLASS = ("tests/contracts/test_engine_slurm.py",)  # each class has a cluster of its own, and waits for it
 SECONDS = Path(__file__).with_name("file_seconds.json")
 
 
@@ -28,6 +29,8 @@ def scope_of(test: str) -> str:
     file = test.partition("::")[0]
     if file in APART:
         return test
+    if file in BY_CLASS:
+        return "::".join(test.split("::")[:2])
     return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
 

@@ -17,7 +17,7 @@ from tests.engines.sessions import inside
 from tests.slurm_cluster import SlurmCluster, run_cluster
 
 from .engine_contract import EngineContract, EngineHarness, Rig
-from .engine_rig import FOREVER, read_all
+from .engine_rig import FOREVER, TIMEOUT, read_all
 from .engine_surroundings_contract import SurroundingsContract
 
 
@@ -54,6 +54,7 @@ class SlurmHarness(EngineHarness):
             report_timeout=0.5,
             isolation=self.isolation,
             node_folder=str(self.home.parent),
+            probe_delay=TIMEOUT,  # not for each scenario: no task waits for it, and it has tests of its own
         )
         return SlurmEngine(home, options)
 

@@ -21,6 +21,13 @@ from holdfast.engines.embedded.sandbox.host import HostFingerprint, scan_host
 from holdfast.engines.embedded.sandbox.package_scan import PackageScanner
 from holdfast.engines.embedded.sandbox.private_files import PrivateFiles, find_private_files
 from holdfast.engines.embedded.sandbox.sandbox_layers import SandboxLayers
+from tests import shared_scan
+
+
+@pytest.fixture(autouse=True)
+def _search_afresh() -> Iterator[None]:
+    with shared_scan.suspend():
+        yield
 
 
 @pytest.fixture

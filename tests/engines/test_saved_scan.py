@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ import pytest
 from holdfast.engines.embedded.sandbox import host, package_scan, private_files, saved_scan
 from holdfast.engines.embedded.sandbox.package_scan import PackageScanner
 from holdfast.engines.embedded.sandbox.private_files import FolderListing, HiddenPath
+from tests import shared_scan
+
+
+@pytest.fixture(autouse=True)
+def _search_afresh() -> Iterator[None]:
+    with shared_scan.suspend():
+        yield
 
 
 @pytest.fixture

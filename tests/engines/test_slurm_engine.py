@@ -87,6 +87,34 @@ def test_a_held_member_keeps_its_exit_code(play: Any) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("gang", [(), GANG], ids=["alone", "gang"])
+def test_a_held_task_ends_if_it_was_continued_too_early(play: Any, gang: tuple[str, ...]) -> None:
+    """It reports that it is held before it stops itself, so both signals may come before that."""
+
+    async def scenario(rig: Rig) -> None:
+        assert isinstance(rig.engine, SlurmEngine)
+        for name in ("signal_job", "signal_step"):
+            _lose_first_continue(rig.engine._commands, name)
+        for attempt_id in gang or GANG[:1]:
+            await rig.engine.start(rig.launch(attempt_id, "exit 3", hold=True, gang=gang))
+        assert (await rig.end_of(GANG[0])).seen is ObservedState.HELD
+        assert (await rig.stop_held(GANG[0])).code == 3
+
+    play(scenario)
+
+
+def _lose_first_continue(commands: Any, name: str) -> None:
+    send, lost = getattr(commands, name), []
+
+    async def send_signals(target: str, *signals: str) -> None:
+        if "CONT" in signals and not lost:
+            lost.append("CONT")
+            signals = tuple(signal for signal in signals if signal != "CONT")
+        await send(target, *signals)
+
+    setattr(commands, name, send_signals)
+
+
 def test_a_gang_that_was_not_complete_is_absent_after_a_restart(play: Any) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.engine.start(rig.launch(GANG[0], "echo once", gang=GANG))

@@ -16,10 +16,17 @@ from holdfast.engines.embedded import EmbeddedOptions
 from holdfast.engines.embedded.sandbox import package_scan, private_files
 from holdfast.engines.embedded.sandbox.private_files import find_private_files
 from holdfast.engines.embedded.sandbox.sandbox_layers import SandboxLayers
+from tests import shared_scan
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.scenarios import need, play
 
 from .namespaced import host, run_steps, task
+
+
+@pytest.fixture(autouse=True)
+def _search_afresh() -> Iterator[None]:
+    with shared_scan.suspend():
+        yield
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ from .task_end import KILL_CODE, TERM_CODE, EndKind, EndRecord
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE = 0.3  # seconds after SIGKILL until the next look; doubled each time
+_FIRST_PAUSE = 0.3  # seconds between two SIGKILLs; doubled each time. Slurm may take seconds to end the job
+_MAX_PAUSE = 2.0  # seconds
 _CANCEL_DELAY = 10.0  # seconds after SIGKILL until the job is cancelled, which takes longer
 
 
@@ -66,7 +67,8 @@ class SlurmStopper:
 
     async def _stop_until_ended(self, attempt_id: str) -> None:
         terminated = False  # with the task's own processes there
-        pause = _FIRST_PAUSE
+        pause, kill_again_at = _FIRST_PAUSE, 0.0
+        loop = asyncio.get_running_loop()
         try:
             while True:
                 try:
@@ -74,18 +76,24 @@ class SlurmStopper:
                     if seen.seen.final or seen.seen is ObservedState.ABSENT:
                         self._report(seen)
                         return
-                    if seen.seen.alive:
-                        terminated = await self._signal(attempt_id, terminated)
+                    if seen.seen.alive and loop.time() >= kill_again_at:
+                        is_over = loop.time() >= self._kill_at[attempt_id]
+                        terminated = await self._signal(seen, terminated)
+                        if is_over:
+                            kill_again_at, pause = loop.time() + pause, min(2 * pause, _MAX_PAUSE)
                 except EngineError as error:
                     logger.warning(msg("cannot stop %s yet: %s"), attempt_id, error)
-                left = self._kill_at[attempt_id] - asyncio.get_running_loop().time()
+                left = max(self._kill_at[attempt_id], kill_again_at) - loop.time()
                 await asyncio.sleep(min(self._interval, left if left > 0 else pause))
-                pause *= 1 if left > 0 else 2
         finally:
             self._kill_at.pop(attempt_id, None)
 
-    async def _signal(self, attempt_id: str, terminated: bool) -> bool:
+    async def _signal(self, seen: Observation, terminated: bool) -> bool:
         """Signal it as it is now. Return whether it got SIGTERM since its own processes run."""
+        attempt_id = seen.attempt_id
+        # It stops itself once it is held; signals that came just before that have not continued it.
+        signals = ("CONT",) if terminated else ("TERM", "CONT")
+        needs_signal = not terminated or seen.seen is ObservedState.HELD
         facts = (await self._observer.read_facts([attempt_id]))[0]
         job = self._observer.find_job(facts, self._queue.last_jobs)  # of the look that showed that it is alive
         is_over = asyncio.get_running_loop().time() >= self._kill_at[attempt_id]
@@ -95,7 +103,7 @@ class SlurmStopper:
         if job is None or job.is_final:
             return terminated
         if facts.gang:
-            return await self._signal_member(facts, job, terminated)
+            return await self._signal_member(facts, job, signals if needs_signal else ())
         name = self._names.make_name(attempt_id)
         if job.is_pending:
             await self._commands.cancel(name, pending=True)
@@ -103,13 +111,13 @@ class SlurmStopper:
             await self._commands.signal_job(name, "KILL")
             if asyncio.get_running_loop().time() >= self._kill_at[attempt_id] + _CANCEL_DELAY:
                 await self._commands.cancel(name)  # also what escaped the signal
-        elif not terminated:
+        elif needs_signal:
             # A stopped process takes SIGTERM only once it is continued.
-            await self._commands.signal_job(name, "TERM", "CONT")
+            await self._commands.signal_job(name, *signals)
             return facts.report.claimed or not facts.exists  # while its sandbox is set up, the signal is lost
         return terminated
 
-    async def _signal_member(self, facts: TaskFacts, job: QueuedJob, terminated: bool) -> bool:
+    async def _signal_member(self, facts: TaskFacts, job: QueuedJob, signals: tuple[str, ...]) -> bool:
         allocation = facts.allocation
         is_over = asyncio.get_running_loop().time() >= self._kill_at[facts.attempt_id]
         if allocation is None:
@@ -122,8 +130,8 @@ class SlurmStopper:
         step = f"{job.number}.{allocation.step}"
         if is_over:
             await self._commands.signal_step(step, "KILL")
-        elif not terminated:
-            await self._commands.signal_step(step, "TERM", "CONT")
+        elif signals:
+            await self._commands.signal_step(step, *signals)
             return facts.report.claimed
         return True
 

@@ -6,7 +6,6 @@ other process writes to the folder, so checking before creating is safe.
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import tarfile
@@ -27,6 +26,8 @@ WHITEOUT_PREFIX = ".wh."
 OPAQUE_WHITEOUT = ".wh..wh..opq"
 _MAX_ENTRIES = 5_000_000
 _SPACE_CHECK_SIZE = 16 * 1024 * 1024  # bytes written between two checks of the free space
+_MAX_PATH_LENGTH = 4096  # characters
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MIN_ENTRY_SIZE = 4096  # min bytes of a file on disk, even if empty
 
 
@@ -40,7 +41,7 @@ class Unpacker:
         self._marks = marks or DiskThresholds()
         self._entries = 0
         self._unchecked_bytes = _SPACE_CHECK_SIZE
-        self._parents: dict[str, str] = {}
+        self._parents: dict[str, str] = {}  # path in the archive -> real folder
         self._modes: dict[str, int] = {}
         self._is_root = os.geteuid() == 0
         self.size = 0
@@ -80,11 +81,9 @@ class Unpacker:
 
     def _add_entry(self, reader: LayerReader, entry: tarfile.TarInfo, fresh: set[str], whiteouts: bool) -> None:
         self._check_entry_count()
-        parts = _split_path(entry.name)
-        if not parts:
+        folder, name = self._find_place(entry.name)
+        if not name:
             return  # the root folder itself
-        name = parts[-1]
-        folder = self._create_parent(parts[:-1])
         if whiteouts and name.startswith(WHITEOUT_PREFIX):
             self._apply_whiteout(folder, name, fresh)
             return
@@ -98,6 +97,15 @@ class Unpacker:
         if self._entries > _MAX_ENTRIES:
             raise BadArchive(msg("The image has more than {max_entries} files.", max_entries=_MAX_ENTRIES))
         self._check_space(_MIN_ENTRY_SIZE)
+
+    def _find_place(self, path: str) -> tuple[str, str]:
+        """Return the real folder of a path of the archive, and the name there; an empty one: the root folder itself."""
+        before, _, name = path.rpartition("/")
+        found = self._parents.get(before)
+        if found is not None and _is_plain_name(name) and len(path) <= _MAX_PATH_LENGTH:
+            return found, name  # as most entries: the one before was in the same folder
+        parts = _split_path(path)
+        return (self._create_parent(parts[:-1]), parts[-1]) if parts else (self._root, "")
 
     def _create_parent(self, parts: list[str]) -> str:
         """Return the real folder for a path of the archive; links are resolved within the image."""
@@ -166,15 +174,23 @@ class Unpacker:
 
     def _create_file(self, reader: LayerReader, entry: tarfile.TarInfo, target: str) -> None:
         self._check_size(entry)
-        self._remove_target(target)
         reader.seek(entry.offset_data)
-        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with io.FileIO(fd, "wb") as file:
+        fd = self._open_new_file(target)
+        try:
             for piece in reader.iter_pieces(entry.size):
                 self.size += len(piece)
                 self._check_space(len(piece))
-                _write_all(file, piece)
-        self._set_metadata(entry, target)
+                _write_all(fd, piece)
+            self._set_metadata(entry, fd)
+        finally:
+            os.close(fd)
+
+    def _open_new_file(self, target: str) -> int:
+        try:
+            return os.open(target, _NEW_FILE_FLAGS, 0o600)
+        except FileExistsError:  # perhaps a folder or a link
+            self._remove_target(target)
+        return os.open(target, _NEW_FILE_FLAGS, 0o600)
 
     def _create_hard_link(self, entry: tarfile.TarInfo, target: str) -> None:
         parts = _split_path(entry.linkname)
@@ -198,23 +214,26 @@ class Unpacker:
             self._modes.pop(target, None)
             remove_tree(target)
 
-    def _set_metadata(self, entry: tarfile.TarInfo, target: str) -> None:
+    def _set_metadata(self, entry: tarfile.TarInfo, target: str | int) -> None:
+        """Set it for a path, or for the descriptor of an open file."""
         self._chown(entry, target)
         os.chmod(target, entry.mode & 0o7777)
         with suppress(OSError, OverflowError):
             os.utime(target, (entry.mtime, entry.mtime))
 
-    def _chown(self, entry: tarfile.TarInfo, target: str) -> None:
+    def _chown(self, entry: tarfile.TarInfo, target: str | int) -> None:
         if self._is_root:
             with suppress(OverflowError):
-                os.lchown(target, max(0, entry.uid), max(0, entry.gid))
+                os.chown(target, max(0, entry.uid), max(0, entry.gid), follow_symlinks=isinstance(target, int))
 
     def _check_size(self, entry: tarfile.TarInfo) -> None:
-        """Reject a size larger than the free space before writing the first byte."""
+        """Reject a size larger than the free space before writing the first byte. `_check_space` is enough for less."""
         if entry.issparse():
             raise BadArchive(
                 msg("{name} is a sparse file, which is not supported in images.", name=repr(entry.name[:100]))
             )
+        if 0 <= entry.size <= _SPACE_CHECK_SIZE:
+            return
         if not 0 <= entry.size <= read_disk_space(self._root).free:
             raise BadArchive(
                 msg(
@@ -242,17 +261,23 @@ def make_disk_space_error() -> NoDiskSpace:
     )
 
 
-def _write_all(file: io.FileIO, rest: memoryview) -> None:
+def _write_all(fd: int, rest: memoryview) -> None:
     """Write all of it: on a disk that becomes full, a single write may be short."""
     while rest:
-        rest = rest[file.write(rest) :]
+        rest = rest[os.write(fd, rest) :]
 
 
-def _split_path(name: str) -> list[str]:
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if ".." in parts or len(name) > 4096 or any(len(os.fsencode(part)) > 255 or "\0" in part for part in parts):
-        raise BadArchive(msg("The archive contains an invalid file name: {name}.", name=repr(name[:100])))
+def _split_path(path: str) -> list[str]:
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    is_valid = ".." not in parts and len(path) <= _MAX_PATH_LENGTH
+    if not is_valid or any(len(os.fsencode(part)) > 255 or "\0" in part for part in parts):
+        raise BadArchive(msg("The archive contains an invalid file name: {name}.", name=repr(path[:100])))
     return parts
+
+
+def _is_plain_name(name: str) -> bool:
+    """Return whether it is surely the valid name of an entry, whatever its encoding."""
+    return 0 < len(name) <= 63 and "\0" not in name and name not in (".", "..")
 
 
 def _is_folder(path: str) -> bool:
