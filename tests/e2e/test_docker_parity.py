@@ -48,7 +48,7 @@ hangs()
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[ContainerDaemon]:
-    with run_daemon(Dockerd, own_network=False) as daemon:
+    with run_daemon(Dockerd) as daemon, daemon.join_network():
         yield daemon
 
 
@@ -56,6 +56,7 @@ def daemon() -> Iterator[ContainerDaemon]:
 def server(tmp_path_factory: pytest.TempPathFactory, daemon: ContainerDaemon) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("parity") / "home"
     running = Server(home, HOLDFAST_ENGINE_KIND="docker", HOLDFAST_ENGINE_SOCKET=daemon.socket)
+    running.prefix = daemon.enter_network
     running.start()
     try:
         yield running
