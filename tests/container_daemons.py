@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tarfile
 import tempfile
@@ -32,8 +33,9 @@ default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+lock_type = "file"
 runtime = "runc"
-"""
+"""  # by default the locks of all Podmans of the machine are in one shared memory, and those of tests stay there
 
 
 class ContainerDaemon:
@@ -85,6 +87,18 @@ class ContainerDaemon:
                 yield
             finally:
                 _set_network(before.fileno())
+
+    @contextmanager
+    def run_registry(self, config: Path, address: str) -> Iterator[None]:
+        """Run a registry in its network namespace, which it reaches at HOST:PORT."""
+        command = [*self.enter_network, "docker-registry", "serve", str(config)]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+            try:
+                with self.join_network():
+                    _wait_until_it_listens(address)
+                yield
+            finally:
+                process.terminate()
 
     def open_to_all(self) -> None:
         """Let every user use it, as the members of the group docker can."""
@@ -171,6 +185,16 @@ def _set_network(namespace: int) -> None:
         raise OSError(ctypes.get_errno(), "setns failed")
 
 
+def _wait_until_it_listens(address: str) -> None:
+    host, _, port = address.partition(":")
+    end = time.monotonic() + START_TIMEOUT
+    while True:
+        with suppress(ConnectionRefusedError), socket.create_connection((host, int(port))):
+            return
+        assert time.monotonic() < end, f"nothing listens at {address}"
+        time.sleep(0.02)
+
+
 @contextmanager
 def create_network() -> Iterator[int]:
     """Create a network namespace with a loopback interface only; return a descriptor. It exists as long as that is
@@ -215,8 +239,13 @@ def run_daemon(kind: type[ContainerDaemon], *, insecure_registry: str = "") -> I
         finally:
             daemon.remove_all()
             daemon.stop()
-            _end_processes(folder)
-            _remove_folder(folder)
+            clean_up_folder(folder)
+
+
+def clean_up_folder(folder: Path) -> None:
+    """Remove the folder of a daemon that has stopped, with the processes and mounts that it left."""
+    _end_processes(folder)
+    _remove_folder(folder)
 
 
 def _end_processes(folder: Path) -> None:
