@@ -56,7 +56,6 @@ def daemon() -> Iterator[ContainerDaemon]:
 def server(tmp_path_factory: pytest.TempPathFactory, daemon: ContainerDaemon) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("parity") / "home"
     running = Server(home, HOLDFAST_ENGINE_KIND="docker", HOLDFAST_ENGINE_SOCKET=daemon.socket)
-    running.prefix = daemon.enter_network
     running.start()
     try:
         yield running
