@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tarfile
 import tempfile
@@ -23,25 +25,28 @@ NO_SHELL_IMAGE = "holdfast-no-shell"
 BASH_IMAGE = "holdfast-bash"  # the machine's own bash and sh, beside busybox
 NO_NETWORK_CHANGES = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
 START_TIMEOUT = 60.0  # seconds
+_CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
 
 CONTAINERS_CONF = """[containers]
 default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+lock_type = "file"
 runtime = "runc"
-"""
+"""  # by default the locks of all Podmans of the machine are in one shared memory, and those of tests stay there
 
 
 class ContainerDaemon:
-    """One daemon, in a folder of its own. Its containers share its network."""
+    """One daemon, in a folder and a network namespace of its own. Its containers share its network."""
 
     insecure_registry = ""  # host that Podman may reach without TLS; Docker does so for localhost
 
-    def __init__(self, folder: Path, *, own_network: bool = True) -> None:
-        """`own_network`: in a new network namespace; else on the machine's network, where it changes nothing."""
+    def __init__(self, folder: Path, network: int) -> None:
+        """`network`: a descriptor of its network namespace."""
         self.folder = folder
-        self.own_network = own_network
+        self._network = network
         self.socket = str(folder / "s")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -56,11 +61,9 @@ class ContainerDaemon:
     def start(self) -> None:
         """Start it, and wait until it responds."""
         Path(self.socket).unlink(missing_ok=True)
-        words = " ".join(self.command)
-        namespace = ["unshare", "-n"] if self.own_network else []
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*namespace, "sh", "-c", f"ip link set lo up 2>/dev/null; exec {words}"],
+                [*self.enter_network, *self.command],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.env, cwd=self.folder, start_new_session=True,
             )  # fmt: skip
         end = time.monotonic() + START_TIMEOUT
@@ -72,8 +75,30 @@ class ContainerDaemon:
     @property
     def enter_network(self) -> list[str]:
         """The beginning of a command that runs in its network namespace."""
-        assert self._process is not None
-        return ["nsenter", f"--net=/proc/{self._process.pid}/ns/net"]
+        return ["nsenter", f"--net=/proc/{os.getpid()}/fd/{self._network}"]
+
+    @contextmanager
+    def join_network(self) -> Iterator[None]:
+        """Move this thread into its network namespace, and the threads and processes that it starts meanwhile. A server
+        reaches the ports of containers as on a machine that it shares with the daemon."""
+        with open("/proc/thread-self/ns/net") as before:
+            _set_network(self._network)
+            try:
+                yield
+            finally:
+                _set_network(before.fileno())
+
+    @contextmanager
+    def run_registry(self, config: Path, address: str) -> Iterator[None]:
+        """Run a registry in its network namespace, which it reaches at HOST:PORT."""
+        command = [*self.enter_network, "docker-registry", "serve", str(config)]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+            try:
+                with self.join_network():
+                    _wait_until_it_listens(address)
+                yield
+            finally:
+                process.terminate()
 
     def open_to_all(self) -> None:
         """Let every user use it, as the members of the group docker can."""
@@ -155,11 +180,42 @@ class PodmanService(ContainerDaemon):
         }
 
 
+def _set_network(namespace: int) -> None:
+    if _libc.setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns failed")
+
+
+def _wait_until_it_listens(address: str) -> None:
+    host, _, port = address.partition(":")
+    end = time.monotonic() + START_TIMEOUT
+    while True:
+        with suppress(ConnectionRefusedError), socket.create_connection((host, int(port))):
+            return
+        assert time.monotonic() < end, f"nothing listens at {address}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def create_network() -> Iterator[int]:
+    """Create a network namespace with a loopback interface only; return a descriptor. It exists as long as that is
+    open, or a process is in it."""
+    command = ["unshare", "-n", "sh", "-c", "busybox ip link set lo up && echo up && read line"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        namespace = os.open(f"/proc/{process.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield namespace
+    finally:
+        os.close(namespace)
+
+
 def need_program(name: str) -> None:
     """Skip a test aloud where it cannot run."""
     if os.geteuid() != 0:
         pytest.skip(f"only root can start {name}")
-    for program in (name, "unshare", "busybox"):
+    for program in (name, "unshare", "nsenter", "busybox"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     if b"ld-linux" in Path(os.path.realpath(str(shutil.which("busybox")))).read_bytes()[:4096]:
@@ -167,36 +223,53 @@ def need_program(name: str) -> None:
 
 
 @contextmanager
-def run_daemon(
-    kind: type[ContainerDaemon], *, own_network: bool = True, insecure_registry: str = ""
-) -> Iterator[ContainerDaemon]:
-    """Run one with the images of the tests. In a short path: sockets have at most 108 characters."""
+def run_daemon(kind: type[ContainerDaemon], *, insecure_registry: str = "") -> Iterator[ContainerDaemon]:
+    """Run one with the images of the tests."""
     need_program("dockerd" if issubclass(kind, Dockerd) else "podman")
-    folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp"))
-    daemon = kind(folder, own_network=own_network)
-    daemon.insecure_registry = insecure_registry
-    try:
-        daemon.start()
-        daemon.import_image(IMAGE, build_root_tar(shell=True))
-        daemon.import_image(NO_SHELL_IMAGE, build_root_tar(shell=False))
-        daemon.import_image(BASH_IMAGE, build_root_tar(shell=False, programs=("bash", "sh")))
-        yield daemon
-    finally:
-        daemon.remove_all()
-        daemon.stop()
-        _end_processes(folder)
-        _remove_folder(folder)
+    with create_network() as network:
+        folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp"))  # short: paths of sockets have at most 108 characters
+        daemon = kind(folder, network)
+        daemon.insecure_registry = insecure_registry
+        try:
+            daemon.start()
+            daemon.import_image(IMAGE, build_root_tar(shell=True))
+            daemon.import_image(NO_SHELL_IMAGE, build_root_tar(shell=False))
+            daemon.import_image(BASH_IMAGE, build_root_tar(shell=False, programs=("bash", "sh")))
+            yield daemon
+        finally:
+            daemon.remove_all()
+            daemon.stop()
+            clean_up_folder(folder)
+
+
+def clean_up_folder(folder: Path) -> None:
+    """Remove the folder of a daemon that has stopped, with the processes and mounts that it left."""
+    _end_processes(folder)
+    _remove_folder(folder)
 
 
 def _end_processes(folder: Path) -> None:
-    """End what a daemon that was killed left: the parents of its containers, which name its folder."""
+    """End what a daemon that was killed left: the parents of its containers, which name its folder, their children, and
+    the programs that Podman runs when a container ends."""
+    end = time.monotonic() + START_TIMEOUT
+    while found := _list_processes(folder):
+        assert time.monotonic() < end, f"these processes do not end: {found}"
+        for pid in found:  # parents first: they would start other programs at the end of a child
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _list_processes(folder: Path) -> list[int]:
+    """Return the processes that name the folder, then their children."""
+    parents, children = [], []
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
             pid = int(entry.name)
             if f"{folder}/".encode() in (entry / "cmdline").read_bytes():
-                for child in (entry / "task" / str(pid) / "children").read_text().split():
-                    os.kill(int(child), signal.SIGKILL)
-                os.kill(pid, signal.SIGKILL)
+                parents.append(pid)
+                children += map(int, (entry / "task" / str(pid) / "children").read_text().split())
+    return [*parents, *children]
 
 
 def _remove_folder(folder: Path) -> None:

@@ -32,6 +32,8 @@ _CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine())
 _CLONE_PARENT = 0x8000
 _REQUEST_SIZE = 1 << 20
 _STREAMS = 3
+_NETWORK = "/proc/thread-self/ns/net"
+_CLONE_NEWNET = 0x40000000
 
 
 def start_holdfast(
@@ -70,7 +72,8 @@ class _Preloaded(subprocess.Popen[bytes]):
         request = {"args": call["args"][3:], "env": call["env"], "cwd": str(call["cwd"] or Path.cwd())}
         request |= {"session": call["start_new_session"], "at_terminal": self.at_terminal}
         preloader = _preloader()
-        socket.send_fds(preloader, [json.dumps(request).encode()], streams)
+        with open(_NETWORK) as network:  # a test may have joined that of a daemon
+            socket.send_fds(preloader, [json.dumps(request).encode()], [*streams, network.fileno()])
         self.pid = int(preloader.recv(64))
         self._child_created = True
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
@@ -100,7 +103,7 @@ def serve(fd: int) -> None:
     _preload()
     control = socket.socket(fileno=fd)
     while True:
-        data, fds, _, _ = socket.recv_fds(control, _REQUEST_SIZE, _STREAMS)
+        data, fds, _, _ = socket.recv_fds(control, _REQUEST_SIZE, _STREAMS + 1)
         if not data:
             return
         pid = _clone()
@@ -154,7 +157,8 @@ def _become(request: dict[str, Any], fds: Sequence[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    for number, fd in enumerate(fds):
+    _join_network(fds[_STREAMS])
+    for number, fd in enumerate(fds[:_STREAMS]):
         os.dup2(fd, number)
     os.closerange(_STREAMS, max(fds) + 1)
     if request["at_terminal"]:
@@ -165,6 +169,15 @@ def _become(request: dict[str, Any], fds: Sequence[int]) -> None:
     random.seed()
     sys.argv = ["holdfast", *request["args"]]
     main()
+
+
+def _join_network(namespace: int) -> None:
+    """Only where it is another one: an ordinary user cannot."""
+    if os.path.samestat(os.fstat(namespace), Path(_NETWORK).stat()):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns failed")
 
 
 def _take_terminal() -> None:

@@ -14,7 +14,7 @@ from .engine_contract import EngineContract
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[ContainerDaemon]:
-    with run_daemon(Dockerd, own_network=False) as daemon:
+    with run_daemon(Dockerd) as daemon, daemon.join_network():
         yield daemon
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.release  # a container of Podman takes twice as long as
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[ContainerDaemon]:
-    with run_daemon(PodmanService, own_network=False) as daemon:
+    with run_daemon(PodmanService) as daemon, daemon.join_network():
         yield daemon
 
 

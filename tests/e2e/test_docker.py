@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,8 +77,7 @@ def test_images_are_pulled_through_the_daemon(tmp_path: Path, daemon: ContainerD
     name = f"{registry.host}/team/tools:1"
     settings = {"HOLDFAST_IMAGES_UNKNOWN": "pull", "HOLDFAST_ENGINE_KIND": "docker"}
     server = Server(tmp_path / "home", HOLDFAST_ENGINE_SOCKET=daemon.socket, **settings)
-    command = ["docker-registry", "serve", str(tmp_path / "registry/config.yml")]
-    with subprocess.Popen([*daemon.enter_network, *command], stderr=subprocess.DEVNULL) as process:
+    with daemon.run_registry(tmp_path / "registry/config.yml", registry.host):
         try:
             server.start()
             check_failed_pull_marks_nothing(server, daemon, registry.host)
@@ -96,7 +94,6 @@ def test_images_are_pulled_through_the_daemon(tmp_path: Path, daemon: ContainerD
             assert name not in Member(server, "eve").call("GET", "/images").text
         finally:
             server.stop()
-            process.terminate()
 
 
 def check_private_image(server: Server, name: str) -> None:

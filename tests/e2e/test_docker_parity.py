@@ -48,7 +48,7 @@ hangs()
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[ContainerDaemon]:
-    with run_daemon(Dockerd, own_network=False) as daemon:
+    with run_daemon(Dockerd) as daemon, daemon.join_network():
         yield daemon
 
 

@@ -4,9 +4,7 @@ user that tasks run as."""
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ from holdfast.engines.embedded.images.registry_options import RegistryOptions
 from holdfast.engines.embedded.lifecycle import user_files
 from holdfast.engines.task_user import MAX_ID, TaskUser, UnknownUser, resolve_user
 from holdfast.engines.user_switch import build_user_switch
-from tests.container_daemons import ContainerDaemon, Dockerd, PodmanService, build_root_tar, run_daemon
+from tests.container_daemons import Dockerd, PodmanService, build_root_tar, run_daemon
 from tests.contracts.engine_contract import TIMEOUT, Rig, collect, read_all, sweep
 
 from .archives import ARCHITECTURE, Entry, config, docker_archive, entry, folder, link, shell_entries, tar
@@ -142,17 +140,6 @@ def push_images(registry: RealRegistry) -> None:
     registry.push_image("config:bash", build_image([tar(shell_entries("/bin/bash"))], User="7:8", Env=["A=1"]))
 
 
-@contextmanager
-def serve_in_network(daemon: ContainerDaemon, folder: Path) -> Iterator[None]:
-    """Run the registry where the daemon is: in its network namespace."""
-    command = [*daemon.enter_network, "docker-registry", "serve", str(folder / "config.yml")]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-        try:
-            yield
-        finally:
-            process.terminate()
-
-
 @pytest.fixture(
     scope="module",
     params=["embedded", *(pytest.param(kind, marks=pytest.mark.release) for kind in ("docker", "podman"))],
@@ -171,7 +158,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     kind = Dockerd if request.param == "docker" else PodmanService
     with run_daemon(kind, insecure_registry=registry.host) as daemon:
         given = ContainerOptions(socket=daemon.socket, daemon_interval=0.1)
-        with serve_in_network(daemon, folder):
+        with daemon.run_registry(folder / "config.yml", registry.host):
             yield Place(registry.host, lambda home: ContainerEngine(home, given), is_daemon=True)
 
 

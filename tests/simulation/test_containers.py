@@ -21,7 +21,15 @@ from holdfast.settings import load_settings
 from holdfast.simulation import RemarkLevel, RemarkTopic, SimulationEnding
 from holdfast.simulation.engine_choice import EngineChoice, choose_engine, find_docker_socket, parse_choice
 
-from ..container_daemons import BASH_IMAGE, CONTAINERS_CONF, Dockerd, build_root_tar, need_program, run_daemon
+from ..container_daemons import (
+    BASH_IMAGE,
+    CONTAINERS_CONF,
+    Dockerd,
+    build_root_tar,
+    clean_up_folder,
+    need_program,
+    run_daemon,
+)
 from ..engines.ordinary import ORDINARY, as_ordinary_user, only_root_can_become_another
 from ..engines.registries import build_image, start_registry
 from ..preloaded import start_holdfast
@@ -59,7 +67,7 @@ def installed(request: pytest.FixtureRequest) -> Iterator[Containers]:
         return
     need_program("podman")
     folder = Path(tempfile.mkdtemp(prefix="hf-", dir="/tmp"))
-    (folder / "containers.conf").write_text(CONTAINERS_CONF)
+    (folder / "containers.conf").write_text(f'{CONTAINERS_CONF}tmp_dir = "{folder}/tmp"\n')
     storage = f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/root"\nrunroot = "{folder}/run"\n'
     (folder / "storage.conf").write_text(storage)
     env = {"CONTAINERS_CONF": f"{folder}/containers.conf", "CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf"}
@@ -69,7 +77,7 @@ def installed(request: pytest.FixtureRequest) -> Iterator[Containers]:
         yield podman
     finally:
         podman.call("rm", "--all", "--force")
-        shutil.rmtree(folder, ignore_errors=True)
+        clean_up_folder(folder)
 
 
 @pytest.fixture
@@ -162,13 +170,8 @@ def test_an_image_of_a_registry_is_pulled_and_removed(
     images = {"good": f"{registry.host}/team/tiny:1", "typo": f"{registry.host}/team/tiny:2"}
     small: dict[str, Any] = {"resources": {"memory": "64Mi"}, "command": "cat /etc/passwd"}
     roles = {name: {**small, "image": image} for name, image in images.items()}
-    command = [*dockerd.enter_network, "docker-registry", "serve", str(tmp_path / "registry/config.yml")]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        try:
-            wait_until_it_listens(dockerd, registry.host)
-            found = place.run({"name": "pulled", "roles": roles}, environment=settings)
-        finally:
-            process.terminate()
+    with dockerd.run_registry(tmp_path / "registry/config.yml", registry.host):
+        found = place.run({"name": "pulled", "roles": roles}, environment=settings)
     assert "good-0 | root:x:0:0:root:/root:/bin/sh" in found.lines
     (problem,) = found.remarks(RemarkTopic.IMAGE, RemarkLevel.PROBLEM)
     assert problem.text.startswith(f"Image {registry.host}/team/tiny:2 was not found in the registry")
@@ -187,16 +190,6 @@ def test_an_image_named_by_its_id_is_used_and_kept(
         found = place.run(job("echo here", id), engine="docker", environment={"HOLDFAST_IMAGES_UNKNOWN": "pull"})
         assert "main-0 | here" in found.lines
         assert client.get(f"/images/{IMAGE}/json").status_code == 200
-
-
-def wait_until_it_listens(dockerd: Dockerd, address: str) -> None:
-    host, _, port = address.partition(":")
-    code = f"""
-import socket, time
-while socket.socket().connect_ex(({host!r}, {port})):
-    time.sleep(0.05)
-"""
-    subprocess.run([*dockerd.enter_network, sys.executable, "-c", code], check=True, timeout=30)
 
 
 @only_root_can_become_another

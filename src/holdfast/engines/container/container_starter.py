@@ -44,7 +44,7 @@ from .task_files import create_task_files, create_user_files, list_own_mounts, m
 
 _LOCK_TIMEOUT = 150.0  # seconds to wait for another server that starts the same task
 _LOCK_INTERVAL = 0.02  # seconds between two attempts to lock
-_NAME_IN_USE = "already in use"  # in the error of a container name that is taken
+_NAME_IN_USE = "in use"  # in the error of a container name that is taken
 _CGROUPS_SIZE = 2048  # bytes reserved in the start note for the container's cgroups, which are known once it runs
 _MAX_REASON_SIZE = 500  # bytes of the daemon's error that are shown
 

@@ -42,6 +42,7 @@ _CONNECTION_ERROR = 900  # status of aiodocker when there is no connection
 _NEVER = "0001-01-01"  # beginning of StartedAt before the first start
 TERMINATE_COMMAND = ("/bin/sh", "-c", "kill -TERM -1; kill -CONT -1")  # a stopped process would not handle SIGTERM
 _MAX_ENTRY_SIZE = MAX_LIST_SIZE + 64 * 1024  # bytes read of an archive: a file with its headers
+_PARTLY_REMOVED = ("container not known", "layer not known")  # ends of Podman's errors: its storage does not exist
 _ID_SIZE = 19  # characters of an image ID that are shown
 _IMAGE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}\Z")
 _CONNECTION_REASONS = {  # texts of the operating system
@@ -121,8 +122,15 @@ class Daemon:
         return parse_description(version, info)
 
     async def inspect(self, name: str) -> ContainerState | None:
-        """Return None if there is no such container."""
-        data = await self._call_or_none(lambda docker: docker.containers.container(name).show())
+        """Return None if there is no such container. One whose removal was interrupted is removed first: a Podman that
+        was killed meanwhile can neither inspect nor start it, and keeps its name."""
+        try:
+            data = await self._call_or_none(lambda docker: docker.containers.container(name).show())
+        except DaemonError as error:
+            if not str(error).endswith(_PARTLY_REMOVED):
+                raise
+            await self._delete(name, force=False)  # an error if it runs
+            return None
         return None if data is None else self._parse_state(data)
 
     def _parse_state(self, data: Mapping[str, Any]) -> ContainerState:
@@ -179,20 +187,23 @@ class Daemon:
             except DaemonError:
                 if not force:
                     raise
-                await self.release_name(name)  # a Podman that was killed at its removal cannot inspect it
+                await self.release_name(name)  # Podman cannot inspect it
                 return
             if state is None or not state.own:
                 return
             try:
-                await self._call_or_none(
-                    lambda docker: docker.containers.container(name).delete(force=force, v=True), _START_TIMEOUT
-                )
+                await self._delete(name, force=force)
             except DaemonError:
                 if not tries_left:
                     raise
                 await asyncio.sleep(_REMOVE_RETRY_INTERVAL)  # Podman fails while the container is just ending
             else:
                 return
+
+    async def _delete(self, name: str, *, force: bool) -> None:
+        await self._call_or_none(
+            lambda docker: docker.containers.container(name).delete(force=force, v=True), _START_TIMEOUT
+        )
 
     async def release_name(self, name: str) -> None:
         """Release the name of a container that does not exist: a Podman that was killed while it created the container
