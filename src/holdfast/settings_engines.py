@@ -37,6 +37,11 @@ class SlurmSettings(SettingsSection):
     partition: str = Field("", description="Partition of jobs that choose none. If empty: Slurm's default.")
     account: str = Field("", description="Account of jobs that choose none. If empty: Slurm's default.")
     qos: str = Field("", description="QOS of jobs that choose none. If empty: Slurm's default.")
+    run_as: Literal["service", "user"] = Field(
+        "service",
+        description="Unix user of tasks. service: the server's user. user: the Unix user with the name of the Holdfast "
+        "user; the server runs as root, or has a rule for sudo.",
+    )
     max_queued: int = Field(
         100, ge=1, description="Tasks that can wait in Slurm's queue at a time. Others wait in Holdfast's queue."
     )

@@ -77,6 +77,7 @@ def _build_slurm_engine(home: Path, settings: Settings, options: EmbeddedOptions
         account=slurm.account,
         qos=slurm.qos,
         max_queued=slurm.max_queued,
+        run_as=slurm.run_as,
         conf=slurm.conf,
         grace=settings.jobs.grace,
         port_start=settings.node.port_start,

@@ -29,7 +29,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def line(*fields: str) -> str:
-    return SEPARATOR.join(fields) + "\n"
+    return SEPARATOR.join(fields + (("1000",) if len(fields) == 9 else ())) + "\n"
 
 
 def job(number: int, state: str = "PENDING", *, leader: int = 0, offset: int = 0) -> QueuedJob:

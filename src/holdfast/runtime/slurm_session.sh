@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs on the node of a task, in a step of the task's job.
 #
-#   slurm_session.sh open FOLDER ID           runs the session that the file session.ID in the task's folder describes
+#   slurm_session.sh open FOLDER ID           runs the session that the file report/session.ID in the task's folder describes
 #   slurm_session.sh signal FOLDER ID PID NUMBER...   signals the command of that session
 #   slurm_session.sh processes FOLDER         lists the processes of the task
 #   slurm_session.sh listeners FOLDER PORT    lists the addresses at which the task listens on that port
@@ -135,7 +135,7 @@ case $_holdfast_action in
 esac
 
 _holdfast_id=$3
-_holdfast_file=$2/session.$3
+_holdfast_file=$2/report/session.$3
 umask 022
 check_task
 cd "$_holdfast_folder/scratch" || refuse ended

@@ -10,9 +10,13 @@ from holdfast.engines.base import NO_LIMITS, EngineHealth, Isolation
 from .commands import SlurmCommands, SlurmUnavailable
 from .jobs import ClusterTotals
 from .options import SlurmOptions
+from .users.task_owners import USER_MODE
 
 _CGROUP_LIMITS = "cgroup"
 _NOTES = (msg("Tasks in Slurm are not isolated: they run as the server's user and see the files of the node."),)
+_USER_NOTES = (
+    msg("Tasks in Slurm are not isolated: they run as the Unix users of their owners and see the files of the node."),
+)
 _NO_LIMITS_NOTE = msg("Slurm does not limit memory and CPU of tasks. Set `TaskPlugin=task/cgroup` in slurm.conf.")
 
 
@@ -53,11 +57,12 @@ class Cluster:
         )
 
     def get_health(self) -> EngineHealth:
+        notes = _USER_NOTES if self._options.run_as == USER_MODE else _NOTES
         return EngineHealth(
             name=self._name,
             isolation=Isolation.NONE,
             limits=_CGROUP_LIMITS if self._has_limits else NO_LIMITS,
-            notes=_NOTES if self._has_limits else (*_NOTES, _NO_LIMITS_NOTE),
+            notes=notes if self._has_limits else (*notes, _NO_LIMITS_NOTE),
             conditions=(_make_unavailable_condition(self.error),) if self.error else (),
         )
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,6 +60,8 @@ from .slurm_folder import SlurmFolder
 from .starter import SlurmStarter
 from .stopper import SlurmStopper
 from .task_files import HOST_IMAGE
+from .users import TaskOwners
+from .users.file_access import TRAVERSABLE_MODE
 from .watched_tasks import WatchedTask, WatchedTasks, poll_logs
 
 logger = logging.getLogger(__name__)
@@ -67,6 +70,7 @@ T = TypeVar("T")
 
 _THREAD_COUNT = 4
 _PAUSE_FACTOR = 5  # pause between two looks at the files of all tasks, in multiples of the time that one takes
+_PORTS_MODE = 0o1733  # all users create files there, and delete only their own
 _RETRY_INTERVAL = 5.0  # seconds between two looks at the nodes while Slurm does not respond
 
 
@@ -77,7 +81,8 @@ class SlurmEngine:
         self._options = options or SlurmOptions()
         self._task_folders = TaskFolders(folder, SlurmFolder)
         self._names = JobNames(self._options.installation_id or self._task_folders.tag)
-        self._commands = SlurmCommands(self._options.conf, self._names.prefix)
+        self._owners = TaskOwners(self._options.run_as, folder)
+        self._commands = SlurmCommands(self._options.conf, self._names.prefix, self._owners.list_uids)
         self._on_change: Callable[[Observation], None] = lambda _: None
         self._on_health: Callable[[], None] = ignore_health_change
         self._background = BackgroundTasks()
@@ -104,7 +109,7 @@ class SlurmEngine:
             options, self._names, self._task_folders, self._commands, self._queue, self._tasks, self._run_in_thread
         )
         self._starter = SlurmStarter(
-            options, self._names, self._commands, self._queue, self._observer, self._run_in_thread
+            options, self._names, self._commands, self._queue, self._observer, self._run_in_thread, self._owners
         )
         self._stopper = SlurmStopper(
             self._names,
@@ -115,11 +120,12 @@ class SlurmEngine:
             self._background.start,
             self._report,
             options.busy_interval,
+            self._owners,
         )
         self._sessions = SlurmSessions(
             self._commands,
             self._observer,
-            NodePrograms(self._task_folders.home),
+            NodePrograms(self._task_folders.home, shared=self._owners.is_enabled),
             self._run_in_thread,
             self._background.start,
         )
@@ -168,9 +174,19 @@ class SlurmEngine:
         """Create the folders; return the attempts that may run."""
         self._task_folders.create_folders()
         (self._task_folders.home / "ports").mkdir(mode=0o700, exist_ok=True)
+        self._owners.load()
+        if self._owners.is_enabled:
+            self._open_to_users()
         self._cleaner.submit(delete_trash, tuple(self._task_folders.list_trash()))
         found = filter(is_safe_id, self._task_folders.list_attempt_ids())
         return [attempt_id for attempt_id in found if self._observer.get_folder(attempt_id).is_alive()]
+
+    def _open_to_users(self) -> None:
+        """Let the users of tasks reach their folders by name, and reserve ports; they cannot list them."""
+        home = self._task_folders.home
+        for path in (home, home / "tasks"):
+            path.chmod(TRAVERSABLE_MODE)
+        (home / "ports").chmod(_PORTS_MODE)
 
     async def close(self) -> None:
         if not self._is_open:
@@ -246,7 +262,9 @@ class SlurmEngine:
         """Cancel second submissions of the same task. They would do no harm, but wait for as long as the first runs."""
         for name, jobs in self._queue.last_jobs.items():
             for number in list_duplicates(jobs):
-                await self._commands.cancel_pending(number, name)
+                uid = next(job.uid for job in jobs if job.leader == number)
+                user = await self._run_in_thread(partial(self._owners.find_by_uid, uid))
+                await self._commands.cancel_pending(number, name, user)
 
     async def _watch_logs(self) -> None:
         while True:
@@ -347,6 +365,7 @@ class SlurmEngine:
             await self._starter.delete_files(attempt_id)
         elif seen.seen.final:
             await self._end_revived(attempt_id)
+            await self._starter.empty_folders(attempt_id)
             await self._run_in_thread(lambda: self._cleaner.archive_folder(attempt_id))
 
     async def remove_logs(self, attempt_id: str) -> None:

@@ -29,7 +29,9 @@ _DIGEST_LENGTH = 16  # characters
 
 
 class NodePrograms:
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, shared: bool = False) -> None:
+        """`shared`: other users run them, too."""
+        self._mode = 0o755 if shared else 0o700
         digest = hashlib.sha256("\0".join(_TEXTS.values()).encode()).hexdigest()[:_DIGEST_LENGTH]
         self._folder = f"{home}/programs/{digest}"
         self._lock = threading.Lock()
@@ -41,7 +43,9 @@ class NodePrograms:
     def install(self) -> None:
         """Write the programs that do not exist."""
         with self._lock:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            os.makedirs(self._folder, mode=self._mode, exist_ok=True)
+            for path in (os.path.dirname(self._folder), self._folder):
+                os.chmod(path, self._mode)
             for name, text in _TEXTS.items():
                 if not os.path.exists(f"{self._folder}/{name}"):
                     write_file(f"{self._folder}/{name}", TaskFile(text=text, mode=0o555))

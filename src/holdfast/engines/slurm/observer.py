@@ -6,6 +6,7 @@ A look that fails says nothing: a task is never taken for absent or lost because
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,6 +31,7 @@ from .reasons import describe_reason
 from .slurm_folder import SlurmFolder, TaskFacts, read_facts
 from .task_end import EndEvidence, EndRecord, add_run, build_end_observation, decide_end
 from .usage import parse_usage
+from .users import UnixUser
 from .watched_tasks import WatchedTasks
 
 _SILENT_INTERVALS = 3  # heartbeats that are missing before a task is taken for lost
@@ -54,6 +56,7 @@ class SlurmObserver:
         self._tasks = tasks
         self._run_in_thread = run_in_thread
         self._heartbeats: dict[str, tuple[bytes, float]] = {}  # the last one, and since when it has not changed
+        self._expected_uids: dict[str, int] = {}  # of tasks that have no files yet
         self._ended_since: dict[str, float] = {}  # attempts that have ended, but not reported it
 
     def get_folder(self, attempt_id: str) -> SlurmFolder:
@@ -146,8 +149,16 @@ class SlurmObserver:
         since = self._queue.failed_since
         return Observation(attempt_id=attempt_id, seen=ObservedState.UNREACHABLE, message=text, since=since)
 
+    def expect_owner(self, attempt_id: str, owner: UnixUser | None) -> None:
+        """Say whose job it is, before its files say so."""
+        self._expected_uids[attempt_id] = owner.uid if owner else os.geteuid()
+
     def find_job(self, facts: TaskFacts, jobs: JobsByName) -> QueuedJob | None:
-        named = jobs.get(self._names.make_name(facts.leader), ())
+        uid = self._expected_uids.get(facts.attempt_id)
+        if facts.exists:
+            uid = facts.owner.uid if facts.owner else os.geteuid()
+        # Other users can submit jobs with any name.
+        named = [job for job in jobs.get(self._names.make_name(facts.leader), ()) if uid is None or job.uid == uid]
         return choose_job(named, facts.offset, facts.allocation.job if facts.allocation else None)
 
     async def _combine(self, facts: TaskFacts, jobs: JobsByName) -> Observation:
@@ -226,6 +237,7 @@ class SlurmObserver:
 
     def forget(self, attempt_id: str) -> None:
         self._heartbeats.pop(attempt_id, None)
+        self._expected_uids.pop(attempt_id, None)
         self._ended_since.pop(attempt_id, None)
 
     async def _build_end(self, facts: TaskFacts, record: EndRecord) -> Observation:

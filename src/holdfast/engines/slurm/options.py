@@ -12,6 +12,7 @@ class SlurmOptions:
     partition: str = ""  # of jobs that choose none; empty: Slurm's default
     account: str = ""
     qos: str = ""
+    run_as: str = "service"  # or "user": the Unix user with the name of the Holdfast user
     max_queued: int = 100  # tasks that wait in Slurm's queue at a time
     conf: str = ""  # path of slurm.conf; empty: as the commands find it
     installation_id: str = ""  # distinguishes servers that share a cluster; empty: derived from the folder

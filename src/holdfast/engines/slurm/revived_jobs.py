@@ -33,6 +33,7 @@ from .render import TaskLocation
 from .slurm_folder import HOME_FOLDER, SlurmFolder, read_facts
 from .starter import SlurmStarter
 from .task_files import create_task_files
+from .users import UnixUser
 
 _START_TIMEOUT = 30.0  # seconds to wait for Slurm; the job stays in the queue after that
 _POLL_INTERVAL = 0.1  # seconds between two looks at its files
@@ -88,7 +89,7 @@ class RevivedJobs(RevivedTasks):
         revived = SlurmFolder(folder[REVIVED_FOLDER])
         idle = await self._run_in_thread(lambda: _make_idle_launch(launch, folder))
         await self._starter.check_launch(idle)
-        await self._run_in_thread(lambda: _create_files(revived, idle, folder))
+        await self._run_in_thread(lambda: _create_files(revived, idle, folder, folder.read_owner()))
         await self._starter.submit_job(self._make_name(launch.attempt_id), [TaskLocation(idle, revived.path)])
 
     async def _wait_until_started(self, attempt_id: str, revived: SlurmFolder) -> None:
@@ -117,7 +118,8 @@ class RevivedJobs(RevivedTasks):
         if not await self._run_in_thread(lambda: folder.has_file(REVIVED_FOLDER)):
             return
         async with self._locks.setdefault(attempt_id, asyncio.Lock()):
-            await self._commands.cancel(self._make_name(attempt_id))
+            owner = await self._run_in_thread(SlurmFolder(folder.path).read_owner)
+            await self._commands.cancel(self._make_name(attempt_id), user=owner)
             await self._run_in_thread(lambda: remove_tree(folder[REVIVED_FOLDER]))
 
     async def _end_task_in_thread(self, attempt_id: str) -> None:
@@ -163,8 +165,8 @@ def _replace_words(text: str, replacements: Mapping[str, str]) -> str:
     return text
 
 
-def _create_files(revived: SlurmFolder, idle: LaunchSpec, folder: SlurmFolder) -> None:
+def _create_files(revived: SlurmFolder, idle: LaunchSpec, folder: SlurmFolder, owner: UnixUser | None) -> None:
     remove_tree(revived.path)
     os.mkdir(revived.path, 0o700)
     os.symlink(folder[HOME_FOLDER], revived[HOME_FOLDER])
-    create_task_files(revived, idle, home=folder[HOME_FOLDER])
+    create_task_files(revived, idle, home=folder[HOME_FOLDER], owner=owner)

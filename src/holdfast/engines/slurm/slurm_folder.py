@@ -22,13 +22,17 @@ from holdfast.engines.task_program import REPORT_FOLDER, SECRET_FILES
 
 from .task_end import Allocation, EndRecord, parse_end_record
 from .usage import MAX_USAGE_SIZE, USAGE_FILE
+from .users.unix_user import UnixUser, parse_owner
 
 HOME_FOLDER = "scratch"  # where lifecycle.task_paths expects the home of a task without a sandbox
+OWNER_FILE = "owner"  # the Unix user of the task, unless it is the server's
 GANG_FILE = "gang"  # attempt ids of its gang
 _SERVER_CLAIM = "server\n"
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
 _ALLOCATION_PATTERN = re.compile(
-    r"run ([0-9]{1,10}) ([0-9]{1,4}) (-|[0-9]{1,10}) (\S{1,255}) \S{1,64} ([0-9.]{1,20}) (\S{1,1000})\n"
+    r"run ([0-9]{1,10}) ([0-9]{1,4}) (-|[0-9]{1,10}) "
+    r"([A-Za-z0-9_][A-Za-z0-9._-]{0,254}) "  # no path: a file is named after the node
+    r"\S{1,64} ([0-9.]{1,20}) (\S{1,1000})\n"
 )
 
 
@@ -49,6 +53,7 @@ class TaskFacts:
     gang_incomplete: bool = False  # it waited for the addresses of its gang, and gave up
     notes: TaskNotes = field(default_factory=TaskNotes)
     stop_code: int | None = None  # the server has signalled it: its exit code, unless the task reports its own
+    owner: UnixUser | None = None  # None: the server's user
 
     @property
     def leader(self) -> str:
@@ -114,6 +119,9 @@ class SlurmFolder(TaskFolder):
             with suppress(OSError):
                 os.unlink(self[name])
 
+    def read_owner(self) -> UnixUser | None:
+        return parse_owner(self.read_head(OWNER_FILE, 100).decode("ascii", "replace"))
+
     def read_gang(self) -> tuple[str, ...]:
         try:
             return tuple(str(each) for each in json.loads(self.read_head(GANG_FILE, 1 << 20)))
@@ -157,9 +165,9 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         return TaskFacts(attempt_id=attempt_id)
     end, note = folder.read_end(), folder.read_start_note()
     if end is not None:
-        return TaskFacts(attempt_id=attempt_id, exists=True, end=end, note=note)
-    with suppress(OSError):
-        os.listdir(folder[REPORT_FOLDER])  # so that NFS does not answer from its cache
+        return TaskFacts(attempt_id=attempt_id, exists=True, end=end, note=note, owner=folder.read_owner())
+    with suppress(OSError), os.scandir(folder[REPORT_FOLDER]) as entries:
+        next(entries, None)  # so that NFS does not answer from its cache
     gang = folder.read_gang()
     return TaskFacts(
         attempt_id=attempt_id,
@@ -174,6 +182,7 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         gang_incomplete=folder.has_file(f"{REPORT_FOLDER}/incomplete"),
         notes=read_notes(folder) if note is not None and note.hold else TaskNotes(),
         stop_code=folder.read_stop_code(),
+        owner=folder.read_owner(),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 from holdfast.engines.embedded.task_folder import is_safe_id
 from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.start_refusal import StartRefused
+from holdfast.engines.task_program import NOTES_FOLDER, REPORT_FOLDER
 
 from .commands import SlurmCommands, SlurmUnavailable, SubmissionRefused
 from .names import JobNames
@@ -24,8 +26,10 @@ from .options import SlurmOptions
 from .queue_watch import QueueWatch
 from .reasons import describe_refusal, is_too_large
 from .render import TaskLocation, render_submission
+from .slurm_folder import HOME_FOLDER, SlurmFolder
 from .task_end import EndKind, EndRecord
 from .task_files import check_launch, create_task_files
+from .users import TaskOwners, UnixUser
 
 
 class SlurmStarter:
@@ -37,6 +41,7 @@ class SlurmStarter:
         queue: QueueWatch,
         observer: SlurmObserver,
         run_in_thread: ThreadRunner,
+        owners: TaskOwners,
     ) -> None:
         self._options = options
         self._names = names
@@ -44,6 +49,7 @@ class SlurmStarter:
         self._queue = queue
         self._observer = observer
         self._run_in_thread = run_in_thread
+        self._owners = owners
         self._locks: dict[str, asyncio.Lock] = {}
         self._gangs: dict[tuple[str, ...], dict[str, LaunchSpec]] = {}  # members that were passed, until all were
         self._forming: dict[str, datetime] = {}  # attempts that wait for the other members of their gang
@@ -74,6 +80,8 @@ class SlurmStarter:
                 self._locks.pop(gang[0], None)
 
     async def _start_locked(self, launch: LaunchSpec, gang: tuple[str, ...]) -> None:
+        owner = await self._run_in_thread(lambda: self._find_owner(launch))
+        self._observer.expect_owner(launch.attempt_id, owner)
         seen = (await self._observer.observe([launch.attempt_id]))[launch.attempt_id]
         if seen.seen is ObservedState.UNREACHABLE:
             raise SlurmUnavailable(seen.message)
@@ -82,7 +90,7 @@ class SlurmStarter:
             return
         await self.check_launch(launch)
         folder = self._observer.get_folder(launch.attempt_id)
-        await self._run_in_thread(lambda: create_task_files(folder, launch))
+        await self._run_in_thread(lambda: create_task_files(folder, launch, owner=owner))
         members = self._gangs.setdefault(gang, {})
         members[launch.attempt_id] = launch
         if len(members) < len(gang):
@@ -92,6 +100,10 @@ class SlurmStarter:
             await self._submit([members[attempt_id] for attempt_id in gang])
         finally:
             self._forget_gang(gang)
+
+    def _find_owner(self, launch: LaunchSpec) -> UnixUser | None:
+        """Return the user that it runs as, or ran as before. StartRefused if there is none. Blocking."""
+        return self._observer.get_folder(launch.attempt_id).read_owner() or self._owners.find_user(launch.user)
 
     def _forget_gang(self, gang: tuple[str, ...]) -> None:
         self._gangs.pop(gang, None)
@@ -111,8 +123,9 @@ class SlurmStarter:
     async def submit_job(self, name: str, tasks: Sequence[TaskLocation]) -> None:
         """Submit a job whose files exist. StartRefused if Slurm does not accept it."""
         submission = render_submission(name, tasks, self._options)
+        owner = await self._run_in_thread(SlurmFolder(tasks[0].folder).read_owner)
         try:
-            await self._commands.submit(submission.arguments, submission.script)
+            await self._commands.submit(submission.arguments, submission.script, owner)
         except SubmissionRefused as refusal:
             cause = Cause.TOO_LARGE if is_too_large(str(refusal)) else Cause.NOT_ALLOWED
             raise StartRefused(describe_refusal(str(refusal)), cause=cause) from refusal
@@ -147,4 +160,12 @@ class SlurmStarter:
     async def delete_files(self, attempt_id: str) -> None:
         """Delete the files of a task that was never submitted."""
         path = self._observer.get_folder(attempt_id).path
+        await self.empty_folders(attempt_id)
         await self._run_in_thread(lambda: remove_tree(path))
+
+    async def empty_folders(self, attempt_id: str) -> None:
+        """Delete what the user of an ended task has created, as that user: the server may not be allowed to."""
+        folder = self._observer.get_folder(attempt_id)
+        owner = await self._run_in_thread(folder.read_owner)
+        if owner is not None and os.geteuid() != 0:
+            await self._commands.delete_files([folder[HOME_FOLDER], folder[NOTES_FOLDER], folder[REPORT_FOLDER]], owner)

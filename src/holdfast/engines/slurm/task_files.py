@@ -19,6 +19,7 @@ from holdfast.engines.embedded.lifecycle.notes import create_notes_folder
 from holdfast.engines.start_refusal import StartRefused, check_task_program
 from holdfast.engines.task_program import (
     LOG_FILES,
+    NOTES_FOLDER,
     REPORT_FOLDER,
     SECRET_FILES,
     TaskFile,
@@ -27,9 +28,13 @@ from holdfast.engines.task_program import (
 )
 
 from .render import MAX_GANG_SIZE, NODE_PROGRAM
-from .slurm_folder import GANG_FILE, HOME_FOLDER, SlurmFolder
+from .slurm_folder import GANG_FILE, HOME_FOLDER, OWNER_FILE, SlurmFolder
+from .users import UnixUser
+from .users.file_access import READ, TRAVERSABLE_MODE, WRITE, give_files, give_open_file
 
 HOST_IMAGE = "host"
+_OUTPUT_FILES = ("slurm.out",)  # that Slurm writes as the task's user
+_READ_FILES = ("task", "ports", "members")  # others are readable by all: programs
 # Read at import: an upgrade may replace the file under a running server.
 _NODE_PROGRAM = (Path(__file__).parents[2] / "runtime" / "slurm_task.sh").read_text()
 
@@ -63,12 +68,13 @@ def _check_mounts(launch: LaunchSpec) -> None:
             raise StartRefused(msg("The mount source {source} does not exist.", source=source))
 
 
-def create_task_files(folder: SlurmFolder, launch: LaunchSpec, home: str = "") -> None:
-    """Create everything that the node needs; existing files are replaced. `home`: its home, if it is another folder."""
+def create_task_files(folder: SlurmFolder, launch: LaunchSpec, home: str = "", owner: UnixUser | None = None) -> None:
+    """Create everything that the node needs; existing files are replaced. `home`: its home, if it is another folder.
+    `owner`: the user that it runs as, if that is not the server's."""
     os.makedirs(folder.path, mode=0o700, exist_ok=True)
-    program = build_task_program(
-        launch, folder=folder.path, home=home or folder[HOME_FOLDER], user_name=getpass.getuser()
-    )
+    os.chmod(folder.path, 0o700)  # until the owner is set
+    user_name = owner.name if owner else getpass.getuser()
+    program = build_task_program(launch, folder=folder.path, home=home or folder[HOME_FOLDER], user_name=user_name)
     ports = "".join(
         f"{label} HOLDFAST_PORT_{make_variable_name(label)} {count}\n" for label, count in launch.port_counts.items()
     )
@@ -91,6 +97,19 @@ def create_task_files(folder: SlurmFolder, launch: LaunchSpec, home: str = "") -
         os.close(os.open(folder[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     if folder.read_start_note() is None:
         folder.write_start_note(_make_start_note(launch))
+    if owner is not None:
+        _hand_over(folder, owner)
+
+
+def _hand_over(folder: SlurmFolder, owner: UnixUser) -> None:
+    """Let that user run the task. The folder itself stays the server's: nothing in it can be replaced."""
+    write_file(folder[OWNER_FILE], TaskFile(text=owner.to_text(), mode=0o400))
+    for name in _OUTPUT_FILES:
+        os.close(os.open(folder[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    folders = (REPORT_FOLDER, HOME_FOLDER, NOTES_FOLDER)
+    give_files([folder[name] for name in (*folders, *_OUTPUT_FILES, *LOG_FILES, *SECRET_FILES)], owner, WRITE)
+    give_files([folder[name] for name in _READ_FILES], owner, READ)
+    os.chmod(folder.path, TRAVERSABLE_MODE)
 
 
 def _make_start_note(launch: LaunchSpec) -> StartNote:
@@ -109,12 +128,14 @@ def _make_start_note(launch: LaunchSpec) -> StartNote:
     )
 
 
-def write_file(path: str, content: TaskFile) -> None:
-    """Write a file of a task at once, with its mode."""
+def write_file(path: str, content: TaskFile, owner: UnixUser | None = None) -> None:
+    """Write a file of a task at once, with its mode. `owner`: who gets it."""
     draft = f"{path}.{os.urandom(4).hex()}.draft"  # another server may do the same
     mode = content.mode & 0o700 if content.secret else content.mode
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
         file.write(content.encode())
         os.fchmod(fd, mode)
+        if owner is not None:
+            give_open_file(fd, owner, READ)
     os.rename(draft, path)
