@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -51,7 +52,9 @@ class TestSlurmAsUser(SlurmHarness, EngineContract):
         """Where all users can enter and write."""
         folder = Path(tempfile.mkdtemp(prefix="holdfast-users-"))
         folder.chmod(0o777)
+        before = os.umask(0)  # the contract creates folders that tasks write to
         yield folder
+        os.umask(before)
         shutil.rmtree(folder)
 
     @pytest.fixture(autouse=True)

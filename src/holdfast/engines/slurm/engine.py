@@ -106,7 +106,14 @@ class SlurmEngine:
         options = self._options
         self._queue = QueueWatch(self._commands, options.min_interval, options.calm_interval, self._handle_health)
         self._observer = SlurmObserver(
-            options, self._names, self._task_folders, self._commands, self._queue, self._tasks, self._run_in_thread
+            options,
+            self._names,
+            self._task_folders,
+            self._commands,
+            self._queue,
+            self._tasks,
+            self._run_in_thread,
+            self._owners,
         )
         self._starter = SlurmStarter(
             options, self._names, self._commands, self._queue, self._observer, self._run_in_thread, self._owners

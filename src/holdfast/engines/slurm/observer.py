@@ -31,7 +31,7 @@ from .reasons import describe_reason
 from .slurm_folder import SlurmFolder, TaskFacts, read_facts
 from .task_end import EndEvidence, EndRecord, add_run, build_end_observation, decide_end
 from .usage import parse_usage
-from .users import UnixUser
+from .users import TaskOwners, UnixUser
 from .watched_tasks import WatchedTasks
 
 _SILENT_INTERVALS = 3  # heartbeats that are missing before a task is taken for lost
@@ -47,6 +47,7 @@ class SlurmObserver:
         queue: QueueWatch,
         tasks: WatchedTasks,
         run_in_thread: ThreadRunner,
+        owners: TaskOwners,
     ) -> None:
         self._options = options
         self._names = names
@@ -55,6 +56,7 @@ class SlurmObserver:
         self._queue = queue
         self._tasks = tasks
         self._run_in_thread = run_in_thread
+        self._owners = owners
         self._heartbeats: dict[str, tuple[bytes, float]] = {}  # the last one, and since when it has not changed
         self._expected_uids: dict[str, int] = {}  # of tasks that have no files yet
         self._ended_since: dict[str, float] = {}  # attempts that have ended, but not reported it
@@ -69,6 +71,8 @@ class SlurmObserver:
         found = await self._run_in_thread(lambda: self._read_facts(ids))
         now = asyncio.get_running_loop().time()
         for facts in found:
+            if facts.owner is not None:
+                self._owners.note_uid(facts.owner.uid)
             last = self._heartbeats.get(facts.attempt_id)
             if facts.allocation is not None and (last is None or last[0] != facts.heartbeat):
                 self._heartbeats[facts.attempt_id] = (facts.heartbeat, now)

@@ -82,7 +82,7 @@ class SlurmFolder(TaskFolder):
     def record_end(self, record: EndRecord) -> EndRecord:
         """Record how it ended, unless that was done before; return what is recorded."""
         draft = self[f"claim.{os.urandom(4).hex()}.draft"]  # another server may do the same
-        with open(draft, "w") as file:
+        with open(draft, "w", opener=_open_private) as file:
             file.write(record.to_json())
         try:
             os.link(draft, self["claim"])
@@ -97,7 +97,7 @@ class SlurmFolder(TaskFolder):
         call."""
         path = self[f"{REPORT_FOLDER}/allocation"]
         try:
-            with open(path, "x") as file:
+            with open(path, "x", opener=_open_private) as file:
                 file.write(_SERVER_CLAIM)
         except FileExistsError:
             return self.read_head(f"{REPORT_FOLDER}/allocation", 100) == _SERVER_CLAIM.encode()
@@ -106,7 +106,7 @@ class SlurmFolder(TaskFolder):
     def record_stop(self, code: int) -> None:
         """Record that the server signals it, before it does."""
         draft = self[f"{KILLED_FILE}.{os.urandom(4).hex()}.draft"]
-        with open(draft, "w") as file:
+        with open(draft, "w", opener=_open_private) as file:
             file.write(f"{code}\n")
         os.rename(draft, self[KILLED_FILE])
 
@@ -157,6 +157,10 @@ class SlurmFolder(TaskFolder):
         lines = self.read_head(f"{REPORT_FOLDER}/ports", _MAX_REPORT_SIZE).decode("utf-8", "replace").splitlines()
         pairs = (line.rpartition(" ") for line in lines)
         return {label: _parse_numbers(numbers) for label, _, numbers in pairs if label}
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:

@@ -36,6 +36,10 @@ class TaskOwners:
             self._uids.add(user.uid)
         return user
 
+    def note_uid(self, uid: int) -> None:
+        """Look up the jobs of this user, too: another server of the installation may have started its tasks."""
+        self._uids.add(uid)
+
     def find_by_uid(self, uid: int) -> UnixUser | None:
         """Return one of the users that tasks have run as; None if it is the server's, or unknown."""
         if uid not in self._uids or uid == os.geteuid():
