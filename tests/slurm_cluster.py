@@ -206,7 +206,9 @@ class SlurmCluster:
     def stop(self) -> None:
         """Cancel all jobs, and end all daemons."""
         if self.responds():
-            self.query("scancel", "--user=root")
+            numbers = self.query("squeue", "-h", "-o", "%A").split()
+            if numbers:
+                self.query("scancel", *numbers)
             wait_until(lambda: not self.query("squeue", "-h").strip(), self.folder)
         for process in (*self._nodes.values(), self._controller, self._munge):
             if process is not None and process.poll() is None:

@@ -38,7 +38,7 @@ from .session_request import (
     render_step,
 )
 from .shared_files import write_file
-from .slurm_folder import SlurmFolder, TaskFacts, read_facts
+from .slurm_folder import NODE_FOLDER, SlurmFolder, TaskFacts, read_facts
 from .task_end import KILL_CODE
 
 _START_TIMEOUT = 30.0  # seconds until a session must have started
@@ -101,6 +101,7 @@ class SlurmSessions:
             job=facts.allocation.job,
             offset=facts.offset if facts.gang else None,
             node=facts.allocation.node,
+            user=facts.owner,
         )
 
     def _read_facts(self, attempt_id: str) -> tuple[SlurmFolder, TaskFacts]:
@@ -126,7 +127,7 @@ class SlurmSessions:
         action, *rest = words
         command = [self._programs.session_path, action, location.folder, *rest]
         try:
-            return await self._commands.run_step(render_step(location, command))
+            return await self._commands.run_step(render_step(location, command), location.user)
         except EngineError as error:
             raise ExecRefused(msg("Slurm did not start a step in the task: {error}", error=error)) from error
 
@@ -161,7 +162,8 @@ class SlurmSessions:
             argv: Sequence[str] = command.argv
             if command.kind is ExecKind.STACK_DUMP:
                 argv = (self._programs.install_py_spy(), *py_spy.build_argv(command.process)[1:])
-            write_file(_get_request_path(location, session_id), render_session_file(command, argv, kind))
+            content = render_session_file(command, argv, kind)
+            write_file(_get_request_path(location, session_id), content, location.user)
 
         try:
             await self._run_in_thread(write)
@@ -201,6 +203,7 @@ class SlurmSessions:
             ours[0] if terminal is not None else None,
             partial(self._send_signals, location),
             partial(self._is_over, attempt_id),
+            lambda number: self._commands.signal_process(process, number, location.user),
             self._start_background,
         )
 
@@ -209,7 +212,9 @@ class SlurmSessions:
     ) -> asyncio.subprocess.Process:
         command = [self._programs.session_path, "open", location.folder, session_id]
         try:
-            return await self._commands.start_step(render_step(location, command, terminal=terminal), streams)
+            return await self._commands.start_step(
+                render_step(location, command, terminal=terminal), streams, location.user
+            )
         except EngineError as error:
             raise ExecRefused(str(error)) from error
 
@@ -323,7 +328,7 @@ def _parse_listener(listener: str) -> ipaddress.IPv4Address | ipaddress.IPv6Addr
 
 
 def _get_request_path(location: StepLocation, session_id: str) -> str:
-    return f"{location.folder}/session.{session_id}"
+    return f"{location.folder}/{NODE_FOLDER}/session.{session_id}"
 
 
 def _close_fds(fds: Any) -> None:
