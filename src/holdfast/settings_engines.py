@@ -41,6 +41,11 @@ class SlurmSettings(SettingsSection):
     qos: str = Field("", description="QOS of jobs that choose none. If empty: Slurm's default.")
     constraint: str = Field("", description="Features that nodes must have, for jobs that choose none. If empty: none.")
     reservation: str = Field("", description="Reservation of jobs that choose none. If empty: none.")
+    run_as: Literal["service", "user"] = Field(
+        "service",
+        description="Unix user of tasks. service: the server's user. user: the Unix user with the name of the Holdfast "
+        "user; the server runs as root, or has a rule for sudo.",
+    )
     max_queued: int = Field(
         100, ge=1, description="Tasks that can wait in Slurm's queue at a time. Others wait in Holdfast's queue."
     )

@@ -118,7 +118,8 @@ class RevivedJobs(RevivedTasks):
         if not await self._run_in_thread(lambda: folder.has_file(REVIVED_FOLDER)):
             return
         async with self._locks.setdefault(attempt_id, asyncio.Lock()):
-            await self._commands.cancel(self._make_name(attempt_id))
+            owner = await self._run_in_thread(SlurmFolder(folder.path).read_owner)
+            await self._commands.cancel(self._make_name(attempt_id), user=owner)
             await self._run_in_thread(lambda: remove_tree(folder[REVIVED_FOLDER]))
 
     async def _end_task_in_thread(self, attempt_id: str) -> None:
@@ -168,4 +169,4 @@ def _create_files(revived: SlurmFolder, idle: LaunchSpec, folder: SlurmFolder, s
     remove_tree(revived.path)
     os.mkdir(revived.path, 0o700)
     os.symlink(folder[HOME_FOLDER], revived[HOME_FOLDER])
-    create_task_files(revived, idle, setups, home=folder[HOME_FOLDER])
+    create_task_files(revived, idle, setups, home=folder[HOME_FOLDER], owner=folder.read_owner())

@@ -22,6 +22,7 @@ from holdfast.engines.embedded.exec.exec_sessions import check_command, get_task
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 from holdfast.engines.embedded.lifecycle.task_folders import REVIVED_FOLDER
 from holdfast.engines.embedded.task_folder import is_safe_id
+from holdfast.engines.task_program import REPORT_FOLDER
 
 from .commands import SlurmCommands
 from .node_programs import NodePrograms
@@ -101,6 +102,7 @@ class SlurmSessions:
             job=facts.allocation.job,
             offset=facts.offset if facts.gang else None,
             node=facts.allocation.node,
+            user=facts.owner,
         )
 
     def _read_facts(self, attempt_id: str) -> tuple[SlurmFolder, TaskFacts]:
@@ -126,7 +128,7 @@ class SlurmSessions:
         action, *rest = words
         command = [self._programs.session_path, action, location.folder, *rest]
         try:
-            return await self._commands.run_step(render_step(location, command))
+            return await self._commands.run_step(render_step(location, command), location.user)
         except EngineError as error:
             raise ExecRefused(msg("Slurm did not start a step in the task: {error}", error=error)) from error
 
@@ -161,7 +163,8 @@ class SlurmSessions:
             argv: Sequence[str] = command.argv
             if command.kind is ExecKind.STACK_DUMP:
                 argv = (self._programs.install_py_spy(), *py_spy.build_argv(command.process)[1:])
-            write_file(_get_request_path(location, session_id), render_session_file(command, argv, kind))
+            content = render_session_file(command, argv, kind)
+            write_file(_get_request_path(location, session_id), content, location.user)
 
         try:
             await self._run_in_thread(write)
@@ -201,6 +204,7 @@ class SlurmSessions:
             ours[0] if terminal is not None else None,
             partial(self._send_signals, location),
             partial(self._is_over, attempt_id),
+            lambda number: self._commands.signal_process(process, number, location.user),
             self._start_background,
         )
 
@@ -209,7 +213,9 @@ class SlurmSessions:
     ) -> asyncio.subprocess.Process:
         command = [self._programs.session_path, "open", location.folder, session_id]
         try:
-            return await self._commands.start_step(render_step(location, command, terminal=terminal), streams)
+            return await self._commands.start_step(
+                render_step(location, command, terminal=terminal), streams, location.user
+            )
         except EngineError as error:
             raise ExecRefused(str(error)) from error
 
@@ -323,7 +329,7 @@ def _parse_listener(listener: str) -> ipaddress.IPv4Address | ipaddress.IPv6Addr
 
 
 def _get_request_path(location: StepLocation, session_id: str) -> str:
-    return f"{location.folder}/session.{session_id}"
+    return f"{location.folder}/{REPORT_FOLDER}/session.{session_id}"
 
 
 def _close_fds(fds: Any) -> None:

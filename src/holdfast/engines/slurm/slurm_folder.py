@@ -18,14 +18,17 @@ from holdfast.engines.embedded.folder_content import StartNote, TaskNotes
 from holdfast.engines.embedded.lifecycle.notes import read_notes
 from holdfast.engines.embedded.task_folder import KILLED_FILE, TaskFolder
 from holdfast.engines.runner_report import RunnerReport, parse_report
-from holdfast.engines.task_program import REPORT_FOLDER, SECRET_FILES
+from holdfast.engines.task_program import NOTES_FOLDER, REPORT_FOLDER, SECRET_FILES
 
-from .isolation.node_isolation import REFUSAL_FILE
+from .isolation.node_isolation import ISOLATION_FILE, REFUSAL_FILE
 from .task_end import Allocation, EndRecord, parse_end_record
 from .usage import MAX_USAGE_SIZE, USAGE_FILE
+from .users.unix_user import UnixUser, parse_owner
 
 HOME_FOLDER = "scratch"  # where lifecycle.task_paths expects the home of a task without a sandbox
 INNER_FOLDER = "inner"  # the report folder of an isolated task, as it sees it; programs outside never write to it
+USER_FOLDERS = (HOME_FOLDER, INNER_FOLDER, NOTES_FOLDER, REPORT_FOLDER)  # those that its user writes to
+OWNER_FILE = "owner"  # the Unix user of the task, unless it is the server's
 GANG_FILE = "gang"  # attempt ids of its gang
 _SERVER_CLAIM = "server\n"
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
@@ -33,7 +36,9 @@ _REPORTS = {  # bytes that are read of each
     "allocation": 2048, "claim": _MAX_REPORT_SIZE, "heartbeat": 100, "step": 100, "oom": 100, "incomplete": 1,
 }  # fmt: skip
 _ALLOCATION_PATTERN = re.compile(
-    r"run ([0-9]{1,10}) ([0-9]{1,4}) (-|[0-9]{1,10}) (\S{1,255}) \S{1,64} ([0-9.]{1,20}) (\S{1,1000})\n"
+    r"run ([0-9]{1,10}) ([0-9]{1,4}) (-|[0-9]{1,10}) "
+    r"([A-Za-z0-9_][A-Za-z0-9._-]{0,254}) "  # no path: a file is named after the node
+    r"\S{1,64} ([0-9.]{1,20}) (\S{1,1000})\n"
 )
 
 
@@ -56,6 +61,7 @@ class TaskFacts:
     notes: TaskNotes = field(default_factory=TaskNotes)
     refusal: str = ""  # why its node did not run it
     stop_code: int | None = None  # the server has signalled it: its exit code, unless the task reports its own
+    owner: UnixUser | None = None  # None: the server's user
 
     @property
     def leader(self) -> str:
@@ -85,7 +91,7 @@ class SlurmFolder(TaskFolder):
     def record_end(self, record: EndRecord) -> EndRecord:
         """Record how it ended, unless that was done before; return what is recorded."""
         draft = self[f"claim.{os.urandom(4).hex()}.draft"]  # another server may do the same
-        with open(draft, "w") as file:
+        with open(draft, "w", opener=_open_private) as file:
             file.write(record.to_json())
         try:
             os.link(draft, self["claim"])
@@ -100,7 +106,7 @@ class SlurmFolder(TaskFolder):
         call."""
         path = self[f"{REPORT_FOLDER}/allocation"]
         try:
-            with open(path, "x") as file:
+            with open(path, "x", opener=_open_private) as file:
                 file.write(_SERVER_CLAIM)
         except FileExistsError:
             return self.read_head(f"{REPORT_FOLDER}/allocation", 100) == _SERVER_CLAIM.encode()
@@ -109,7 +115,7 @@ class SlurmFolder(TaskFolder):
     def record_stop(self, code: int) -> None:
         """Record that the server signals it, before it does."""
         draft = self[f"{KILLED_FILE}.{os.urandom(4).hex()}.draft"]
-        with open(draft, "w") as file:
+        with open(draft, "w", opener=_open_private) as file:
             file.write(f"{code}\n")
         os.rename(draft, self[KILLED_FILE])
 
@@ -121,6 +127,9 @@ class SlurmFolder(TaskFolder):
         for name in SECRET_FILES:
             with suppress(OSError):
                 os.unlink(self[name])
+
+    def read_owner(self) -> UnixUser | None:
+        return parse_owner(self.read_head(OWNER_FILE, 100).decode("ascii", "replace"))
 
     def read_gang(self) -> tuple[str, ...]:
         try:
@@ -170,7 +179,10 @@ class SlurmFolder(TaskFolder):
 
     def read_refusal(self) -> str:
         """Return why its node did not run it; empty if nothing."""
-        return self.read_head(REFUSAL_FILE, _MAX_REPORT_SIZE).decode("utf-8", "replace").strip()
+        return self.read_head(f"{REPORT_FOLDER}/{REFUSAL_FILE}", _MAX_REPORT_SIZE).decode("utf-8", "replace").strip()
+
+    def read_isolation(self) -> bytes:
+        return self.read_head(f"{REPORT_FOLDER}/{ISOLATION_FILE}", 1000)
 
     def read_claim_time(self) -> float:
         """Return when its runner wrote last; 0 if it has not."""
@@ -190,13 +202,17 @@ class SlurmFolder(TaskFolder):
         return {label: _parse_numbers(numbers) for label, _, numbers in pairs if label}
 
 
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
     """Return what the files say."""
     if not folder.exists():
         return TaskFacts(attempt_id=attempt_id)
     end, note = folder.read_end(), folder.read_start_note()
     if end is not None:
-        return TaskFacts(attempt_id=attempt_id, exists=True, end=end, note=note)
+        return TaskFacts(attempt_id=attempt_id, exists=True, end=end, note=note, owner=folder.read_owner())
     reports = folder.read_reports()
     gang = folder.read_gang()
     return TaskFacts(
@@ -214,6 +230,7 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         gang_incomplete="incomplete" in reports,
         notes=read_notes(folder) if note is not None and note.hold and reports else TaskNotes(),
         stop_code=folder.read_stop_code(),
+        owner=folder.read_owner(),
     )
 
 

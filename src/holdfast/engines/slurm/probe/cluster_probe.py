@@ -34,6 +34,7 @@ from ..commands import SlurmCommands, SubmissionRefused
 from ..options import SlurmOptions
 from ..reasons import describe_refusal, is_refusal
 from ..shared_files import write_file
+from ..users.task_owners import USER_MODE
 from .probe_result import (
     FOLDER_CODES,
     MAX_OUTPUT_SIZE,
@@ -52,6 +53,7 @@ from .probe_result import (
     serialize_results,
 )
 from .setup_checks import check_setup, list_missing_commands
+from .user_checks import check_users
 
 _SCRIPT = (Path(__file__).parents[3] / "runtime" / "slurm_probe.sh").read_text()  # at import, as all node programs
 _RESULTS_FILE = "probe.json"
@@ -166,7 +168,7 @@ class ClusterProbe:
         else:
             known = {}
         config = self._cluster.config
-        self._setup = tuple(await self._run_in_thread(lambda: check_setup(self._home, self._commands.path, config)))
+        self._setup = tuple(await self._run_in_thread(lambda: self._check_setup(config)))
         if not config or list_missing_commands(self._commands.path):
             return
         partitions = await self._commands.read_partitions()
@@ -178,6 +180,11 @@ class ClusterProbe:
                 if name in known and name not in self._results:
                     self._results[name] = known[name]
                 await self._check_partition(name, mark, exists=not name or name in partitions)
+
+    def _check_setup(self, config: Mapping[str, str]) -> list[Condition]:
+        """Blocking."""
+        users = check_users(self._home, config) if self._options.run_as == USER_MODE else []
+        return [*check_setup(self._home, self._commands.path, config), *users]
 
     def _resolve(self, partition: str) -> str:
         return partition or self._default
