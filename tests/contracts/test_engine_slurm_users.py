@@ -17,7 +17,7 @@ from tests.slurm_cluster import SlurmCluster, run_cluster
 from tests.unix_users import create_users, remove_folder
 
 from .engine_contract import EngineContract
-from .test_engine_slurm import SlurmHarness
+from .test_engine_slurm import MemoryContract, SlurmHarness
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,10 @@ class TestSlurmAsUser(SlurmHarness, EngineContract):
 
     def test_a_daemon_killed_at_any_moment_runs_every_task_once(self, tmp_path: Path) -> None:
         self.waits_for_save = False
-        super().test_a_daemon_killed_at_any_moment_runs_every_task_once(tmp_path)
+        try:
+            super().test_a_daemon_killed_at_any_moment_runs_every_task_once(tmp_path)
+        finally:
+            self.slurm.resume_nodes()  # Slurm drains a node that was given a number twice
 
     def test_a_task_killed_for_its_memory_says_so(self) -> None:
         pytest.skip("this cluster does not limit memory; see TestSlurmWithCgroups")
@@ -81,3 +84,11 @@ class TestSlurmAsUser(SlurmHarness, EngineContract):
 
     def test_a_task_sees_its_own_gpus_and_no_others(self) -> None:
         pytest.skip("Slurm chooses and hides devices; this cluster has none")
+
+
+@pytest.mark.release
+class TestSlurmAsUserWithoutIsolation(MemoryContract, TestSlurmAsUser):
+    """Where Slurm limits memory."""
+
+    isolation = "none"
+    has_own_folders = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,8 +16,11 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.exits.exit import Cause
-from holdfast.engines.base import ExecCommand
+from holdfast.core.job import MIB, Resources
+from holdfast.engines.base import ExecCommand, ExecRefused
+from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+from holdfast.engines.slurm.probe.probe_result import ProbeResult, ProbeState, build_conditions, parse_facts
 from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, collect, read_all, sweep
 from tests.engines.archives import tar
 from tests.engines.sessions import inside
@@ -239,12 +244,16 @@ def test_links_of_a_hostile_user_lead_nowhere(play: Any, users: list[str], folde
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("root", "system user"),
+        ("root", "Use an account with the name of an ordinary user"),
         ("daemon", "system user"),
         ("nobody", "system user"),
-        ("no-such-user-here", "has no Unix user"),
-        ("Ada Lovelace", "not a Unix user name"),
+        ("no-such-user-here", "Ask an admin to create it there and on all nodes"),
+        ("Ada Lovelace", "Use an account whose name is that of a Unix user"),
         ("-u", "not a Unix user name"),
+        ("../x", "not a Unix user name"),
+        ("#0", "not a Unix user name"),
+        ("0", "not a Unix user name"),
+        ("ada\n", "not a Unix user name"),
         ("ada@example.com", "not a Unix user name"),
     ],
 )
@@ -258,15 +267,20 @@ def test_users_without_an_ordinary_unix_user_are_refused(play: Any, name: str, w
     play(scenario)
 
 
+def submit_fake(cluster: SlurmCluster, user: str, name: str, attempt_id: str, *options: str) -> None:
+    """Submit a job of that user with the name and the comment of a task."""
+    given = shlex.join((f"--job-name={name}", f"--comment={attempt_id}", *options))
+    fake = f"SLURM_CONF={cluster.conf} sbatch --chdir=/ --output=/dev/null {given} --wrap='sleep 600'"
+    done = run_as(user, fake)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_job_of_another_user_with_the_same_name_is_not_the_task(
     play: Any, users: list[str], cluster: SlurmCluster
 ) -> None:
     async def scenario(rig: Rig, engine: SlurmEngine) -> None:
         await engine.start(rig.launch("mine", "exit 0", user=users[1]))  # so that jobs of both are looked up
-        name = engine._names.make_name("a")
-        conf = f"SLURM_CONF={cluster.conf}"
-        fake = f"{conf} sbatch --job-name={name} --comment=a --chdir=/ --output=/dev/null --wrap='sleep 600'"
-        assert run_as(users[1], fake).returncode == 0
+        submit_fake(cluster, users[1], engine._names.make_name("a"), "a")
         try:
             await engine.start(rig.launch("a", "id -un; exit 5", user=users[0]))
             assert (await rig.end_of("a")).code == 5
@@ -275,3 +289,136 @@ def test_a_job_of_another_user_with_the_same_name_is_not_the_task(
             cluster.query("scancel", f"--user={users[1]}")
 
     play(scenario)
+
+
+def test_a_job_of_another_user_says_nothing_about_a_task_without_files(
+    play: Any, users: list[str], cluster: SlurmCluster
+) -> None:
+    async def scenario(rig: Rig, engine: SlurmEngine) -> None:
+        await rig.start_and_wait_for(b"up", "mine", FOREVER, user=users[1])
+        submit_fake(cluster, users[1], engine._names.make_name("next"), "next")
+        try:
+            wait_until(
+                lambda: cluster.query("squeue", "-h", "-t", "R", "--name", engine._names.make_name("next")) != "",
+                engine._task_folders.home,
+            )
+            for _ in range(2):
+                assert (await rig.look("next")).seen is ObservedState.ABSENT
+                assert list(await engine.list_attempts()) == ["mine"]
+                await rig.reopen()
+                assert isinstance(rig.engine, SlurmEngine)
+                engine = rig.engine
+            remove_tree(str(engine._task_folders.home / "tasks" / "mine"))  # by hand
+            await rig.reopen()
+            assert (await rig.look("mine")).seen is ObservedState.RUNNING
+            assert list(await rig.engine.list_attempts()) == ["mine"]
+            await rig.engine.stop("mine", 0)
+            while (await rig.look("mine")).seen.alive:
+                await asyncio.sleep(0.1)
+        finally:
+            cluster.query("scancel", f"--user={users[1]}")
+
+    play(scenario)
+
+
+def test_a_job_of_another_user_does_not_prevent_a_session(play: Any, users: list[str], cluster: SlurmCluster) -> None:
+    async def scenario(rig: Rig, engine: SlurmEngine) -> None:
+        for number, user in enumerate(users):
+            await rig.run(f"t{number}", "echo kept >file", user=user)
+        (engine._task_folders.home / "tasks" / "t0" / "revived").mkdir()  # of a server that was killed
+        submit_fake(cluster, users[1], f"{engine._names.make_name('t0')}-revived", "t0")
+        try:
+            await engine.revive_task(rig.launch("t0", "", user=users[0]))
+            assert (await inside(engine, "t0", "id -un; cat file")).out == f"{users[0]}\nkept\n"
+        finally:
+            cluster.query("scancel", f"--user={users[1]}")
+
+    play(scenario)
+
+
+def test_who_has_the_resources_is_not_what_a_name_says(play: Any, users: list[str], cluster: SlurmCluster) -> None:
+    async def scenario(rig: Rig, engine: SlurmEngine) -> None:
+        await rig.start_and_wait_for(b"up", "own", FOREVER, user=users[0])
+        for attempt_id in ("own", "other"):
+            submit_fake(cluster, users[1], engine._names.make_name(attempt_id), attempt_id, "--exclusive", "--mem=9")
+        submit_fake(cluster, users[1], "any", "", "--cpus-per-task=3", "--mem=9")
+        seen = await rig.engine.start(
+            rig.launch("waits", "exit 0", user=users[0], resources=Resources(cpu=2.0, memory=MIB))
+        )
+        try:
+            assert seen.seen is ObservedState.QUEUED, seen
+            for _ in range(50):
+                wait = await engine.explain_queue_wait(["waits"])
+                if wait and len(wait.holders) > 1:
+                    break
+                await asyncio.sleep(0.2)
+            assert wait, cluster.query("squeue")
+            assert sorted((each.attempt_id, each.user) for each in wait.holders) == [("", users[1]), ("own", "")]
+        finally:
+            cluster.query("scancel", f"--user={users[1]}")
+
+    play(scenario)
+
+
+def test_a_hostile_report_is_only_about_its_own_task(play: Any, users: list[str]) -> None:
+    async def scenario(rig: Rig, engine: SlurmEngine) -> None:
+        report = f"{engine._task_folders.home}/tasks/bad/report"
+        digits = "9" * 400
+        script = f"""
+            cd {report}
+            printf 'web \\302\\262\\nx {digits}\\n' >ports
+            echo inf >heartbeat; rm -f usage; echo "1 {digits} 1 1 - -" >usage; mkdir usage.draft
+            touch -d @99999999999 allocation || true
+            n=0; while [ $n -lt 1500 ]; do n=$((n + 1)); : >$n; done
+            echo "end 0 999999999999.0 -" >>claim
+            echo up; sleep 600
+        """
+        await engine.start(rig.launch("bad", script, user=users[0], shell_options=()))
+        ended = await rig.run("good", "sleep 1; exit 6", user=users[1])
+        assert ended.code == 6
+        await engine.measure_tasks(["bad", "good"])
+        await engine.stop("bad", 0)
+        await rig.end_of("bad")
+
+    play(scenario)
+
+
+def test_a_hard_link_to_a_file_of_another_user_is_not_collected(play: Any, users: list[str], folder: Path) -> None:
+    async def scenario(rig: Rig, engine: SlurmEngine) -> None:
+        await rig.run("a", "mkdir artifacts; echo own >artifacts/own", user=users[0])
+        (folder / "shared" / "secret").write_text(SECRET)
+        os.link(folder / "shared" / "secret", folder / "shared" / "tasks" / "a" / "scratch" / "artifacts" / "theirs")
+        assert collect(engine, "a").files == {b"own": b"own\n"}
+
+    play(scenario)
+
+
+def test_tasks_of_a_deleted_user_can_be_stopped_but_not_entered(play: Any) -> None:
+    async def scenario(rig: Rig, engine: SlurmEngine) -> None:
+        with create_users(1) as (name,):
+            await rig.start_and_wait_for(b"up", "a", FOREVER, user=name)
+            await rig.run("ended", "exit 0", user=name)
+        with pytest.raises(ExecRefused, match="no Unix user"):
+            await engine.open_session("a", ExecCommand(argv=("id",)))
+        with pytest.raises(ExecRefused, match="no Unix user"):
+            await engine.revive_task(rig.launch("ended", "", user=name))
+        refused = await engine.start(rig.launch("new", "exit 0", user=name))
+        assert refused.seen is ObservedState.REFUSED
+        await engine.complete_checks()
+        assert any(name in each.message for each in engine.get_health().conditions)
+        await engine.stop("a", 0)
+        assert (await rig.end_of("a")).code == 137
+        await engine.remove("a")
+
+    play(scenario)
+
+
+def test_a_user_that_a_node_does_not_know_is_reported() -> None:
+    users = {"ada": 1001, "bob": 1002, "eve": 1003}
+    facts = parse_facts("node n1\nuser ada 1001\nuser bob \nuser eve 1009\nend 0\n")
+    assert facts is not None
+    result = ProbeResult(partition="main", state=ProbeState.PASSED, facts=facts)
+    unknown, different = (each.message for each in build_conditions(result, -1, users))
+    assert "bob" in unknown
+    assert "eve" in different
+    assert not build_conditions(result, -1)

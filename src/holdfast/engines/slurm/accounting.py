@@ -130,10 +130,10 @@ class Accounting:
             self._check_at = now + _CONFIG_INTERVAL
         return self._exists
 
-    def find(self, name: str, uid: int | None, offset: int, claimed: int | None) -> AccountedJob | None:
+    def find(self, name: str, uid: int, offset: int, claimed: int | None) -> AccountedJob | None:
         """Return what the database knows about the end of a task of this user; None if it was not asked, or does not
         know it. Other users can submit jobs with any name."""
-        known = [each for each in self._known.get(name, ()) if uid is None or each.job.uid == uid]
+        known = [each for each in self._known.get(name, ()) if each.job.uid == uid]
         return choose_ended_job(known, offset, claimed)
 
     def forget(self, names: Collection[str]) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
 from holdfast.core.errors import EngineError, sanitize_output
 from holdfast.core.messages import msg
@@ -31,17 +32,29 @@ from .jobs import (
 from .reasons import describe_refusal, is_refusal, may_succeed_later
 from .running_jobs import RUNNING_FORMAT, RUNNING_STATES, RunningJob, parse_running_jobs
 from .users.unix_user import UnixUser
-from .users.user_commands import build_user_command, find_signal_target, get_user_variables
+from .users.user_commands import (
+    build_user_command,
+    describe_denied_user,
+    find_signal_target,
+    get_user_variables,
+    is_denied_by_sudo,
+    is_known_user,
+)
 
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
 _DELETE_TIMEOUT = 600.0  # seconds to delete the files of a task
+_INVALID_USER = "Invalid user"
 _ADDRESS_PATTERN = re.compile(r" NodeAddr=(\S+)")
 _KEPT_VARIABLES = ("PATH", "HOME", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH")
 
 
 class SlurmUnavailable(EngineError):
     """A command failed, so that nothing is known."""
+
+
+class UserDenied(SlurmUnavailable):
+    """sudo does not let the server run a command as that user; the text says so, and what to do."""
 
 
 class SubmissionRefused(Exception):
@@ -54,6 +67,7 @@ class SlurmCommands:
         self._prefix = prefix
         self._runner = CommandRunner()
         self._list_uids = list_uids
+        self._has_deleted_users = False  # squeue cannot look up the jobs of all users by their uids
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._env = {"PATH": os.defpath, **kept, "LC_ALL": "C"}
         if conf:
@@ -70,10 +84,19 @@ class SlurmCommands:
 
     async def list_jobs(self) -> dict[str, list[QueuedJob]]:
         """Return all jobs of this installation that Slurm remembers, by name."""
-        uids = self._list_uids()
-        whose = f"--user={','.join(map(str, uids))}" if uids else "--me"
         mark = f"{os.urandom(8).hex()} "
-        result = await self._run_checked("squeue", "-h", whose, "-t", "all", "-o", mark + QUEUE_FORMAT)
+        command = ("-h", "-t", "all", "-o", mark + QUEUE_FORMAT)
+        uids = () if self._has_deleted_users else self._list_uids()
+        if not uids and not self._has_deleted_users:
+            command = ("--me", *command)
+        elif uids:
+            command = (f"--user={','.join(map(str, uids))}", *command)
+        result = await self._run_checked("squeue", *command)
+        if _INVALID_USER in result.error:  # it lists no jobs at all then, and exits with 0
+            if self._has_deleted_users:
+                raise _make_error("squeue", result)
+            self._has_deleted_users = True
+            return await self.list_jobs()
         return parse_jobs(result.out, self._prefix, mark)
 
     async def list_jobs_by_name(self, name: str) -> list[QueuedJob]:
@@ -96,8 +119,7 @@ class SlurmCommands:
     async def signal_job(self, name: str, *signals: str, user: UnixUser | None = None) -> None:
         """Signal all processes of the running jobs with that name, also the batch script."""
         for signal in signals:
-            options = ("--me", f"--name={name}", "--state=RUNNING", f"--signal={signal}", "--full")
-            await self._run(("scancel", *options), user=user)
+            await self._cancel_jobs(f"--name={name}", "--state=RUNNING", f"--signal={signal}", "--full", user=user)
 
     async def signal_step(self, step: str, *signals: str, user: UnixUser | None = None) -> None:
         for signal in signals:
@@ -105,11 +127,16 @@ class SlurmCommands:
 
     async def cancel(self, name: str, *, pending: bool = False, user: UnixUser | None = None) -> None:
         """Cancel the jobs with that name. `pending`: only those that wait."""
-        state = ("--state=PENDING",) if pending else ()
-        await self._run(("scancel", "--me", f"--name={name}", *state), user=user)
+        await self._cancel_jobs(f"--name={name}", *(("--state=PENDING",) if pending else ()), user=user)
 
     async def cancel_pending(self, number: int, name: str, user: UnixUser | None = None) -> None:
-        await self._run(("scancel", "--me", f"--name={name}", "--state=PENDING", str(number)), user=user)
+        await self._cancel_jobs(f"--name={name}", "--state=PENDING", str(number), user=user)
+
+    async def _cancel_jobs(self, *options: str, user: UnixUser | None) -> None:
+        if user is not None and os.geteuid() == 0 and not await asyncio.to_thread(is_known_user, user):
+            await self._run(("scancel", *options))  # scancel does not find the jobs of a deleted user by its uid
+        else:
+            await self._run(("scancel", "--me", *options), user=user)
 
     async def read_exit(self, job: QueuedJob) -> tuple[int, int] | None:
         """Return exit code and signal of an ended job; None if Slurm does not remember it."""
@@ -178,7 +205,8 @@ class SlurmCommands:
         """Start a step with these descriptors as stdin, stdout and stderr; None: /dev/null. It ends with the server:
         srun kills its step at SIGTERM."""
         stdin, stdout, stderr = (asyncio.subprocess.DEVNULL if fd is None else fd for fd in streams)
-        command = build_user_command(("srun", *arguments), user, self.path, ends_with_parent=True)
+        build = partial(build_user_command, ("srun", *arguments), user, self.path, ends_with_parent=True)
+        command = await asyncio.to_thread(build)
         try:
             return await asyncio.create_subprocess_exec(
                 *command,
@@ -207,13 +235,16 @@ class SlurmCommands:
         self, command: Sequence[str], text: str = "", timeout: float = _TIMEOUT, user: UnixUser | None = None
     ) -> CommandResult:
         env = {**self._env, "SLURM_TIME_FORMAT": "%s"} if command[0] == "squeue" else self._make_env(user)
-        own = build_user_command(command, user, self.path)
+        own = list(command) if user is None else await asyncio.to_thread(build_user_command, command, user, self.path)
         try:
-            return await self._runner.run(own, env, text, timeout, gently=command[0] == "srun")
+            result = await self._runner.run(own, env, text, timeout, gently=command[0] == "srun")
         except TimeoutError as error:
             raise SlurmUnavailable(msg("{command} did not finish in time", command=command[0])) from error
         except OSError as error:
-            raise _make_start_error(command[0], error) from error
+            raise _make_start_error(own[0], error) from error
+        if user is not None and result.code != 0 and own[0] == "sudo" and is_denied_by_sudo(result.error):
+            raise UserDenied(describe_denied_user(user, result.error))
+        return result
 
 
 def _make_start_error(command: str, error: OSError) -> SlurmUnavailable:

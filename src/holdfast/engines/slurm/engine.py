@@ -116,12 +116,12 @@ class SlurmEngine(ImageEngine):
         self._stopper = SlurmStopper(
             names, commands, queue, self._observer, run, start, self._report, options.busy_interval, owners
         )
-        self._sessions = SlurmSessions(commands, self._observer, programs, run, start)
+        self._sessions = SlurmSessions(commands, self._observer, programs, owners, run, start)
         self._revived = RevivedJobs(
-            names, commands, queue, folders, self._starter, self._sessions.has_session, run, start
+            names, commands, queue, folders, self._starter, self._sessions.has_session, owners, run, start
         )
         self._probe = ClusterProbe(
-            options, names.probe_name, commands, self._cluster, folders.home, run, self._on_health
+            options, names.probe_name, commands, self._cluster, folders.home, run, self._on_health, owners
         )
         self._queue_waits = QueueWaits(self._names, self._commands, self._queue, self._observer)
         self._is_open, self._has_folders = True, False
@@ -376,6 +376,7 @@ class SlurmEngine(ImageEngine):
             await self._end_revived(attempt_id)
             await self._starter.empty_folders(attempt_id)
             await self._run_in_thread(lambda: self._cleaner.archive_folder(attempt_id))
+            await self._run_in_thread(lambda: self._owners.forget_task(attempt_id))
 
     async def remove_logs(self, attempt_id: str) -> None:
         if is_safe_id(attempt_id):
@@ -384,16 +385,17 @@ class SlurmEngine(ImageEngine):
     async def list_attempts(self) -> Sequence[str]:
         """Return those with files, and those whose files were deleted while their jobs run."""
         found = set(filter(is_safe_id, await self._run_in_thread(self._task_folders.list_attempt_ids)))
-        orphans: set[str] = set()
+        named: set[tuple[str, int]] = set()  # with the uids of their jobs: other users can use any name
         with suppress(SlurmUnavailable):
             for name, jobs in (await self._queue.look()).items():
-                active = {job.comment for job in jobs if not job.is_final}
-                orphans |= {id for id in active if is_safe_id(id) and self._names.make_name(id) == name}
-        orphans -= found
-        archived = await self._run_in_thread(
-            lambda: {attempt_id for attempt_id in orphans if self._observer.get_folder(attempt_id).exists()}
-        )
-        return sorted(found | orphans - archived)
+                active = {(job.comment, job.uid) for job in jobs if not job.is_final and job.comment not in found}
+                named |= {(id, uid) for id, uid in active if is_safe_id(id) and self._names.make_name(id) == name}
+        return sorted(found | await self._run_in_thread(lambda: self._list_orphans(named)))
+
+    def _list_orphans(self, named: Collection[tuple[str, int]]) -> set[str]:
+        """Return the tasks without files whose jobs these are. Blocking."""
+        own = {id for id, uid in named if self._owners.find_task_uid(id) == uid}
+        return {attempt_id for attempt_id in own if not self._observer.get_folder(attempt_id).exists()}
 
     # --- sessions and metrics -----------------------------------------------------------------------------------------
 
@@ -447,10 +449,10 @@ class SlurmEngine(ImageEngine):
     def collect_artifacts(self, attempt_id: str, sink: ArtifactSink) -> None:
         if not is_safe_id(attempt_id):
             return
-        folder = self._task_folders.get_folder(attempt_id)
-        note = folder.read_start_note()
+        folder = self._observer.get_folder(attempt_id)
+        note, owner = folder.read_start_note(), folder.read_owner()
         if note is not None and not folder.is_alive():
-            artifacts.collect_artifacts(folder, note, sink)
+            artifacts.collect_artifacts(folder, note, sink, owner.uid if owner else None)
 
     def _check_open(self) -> None:
         if not self._is_open:

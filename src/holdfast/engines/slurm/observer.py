@@ -33,7 +33,7 @@ from .never_starts import NeverStarts
 from .options import SlurmOptions
 from .queue_watch import JobsByName, QueueWatch
 from .reasons import describe_reason
-from .slurm_folder import SlurmFolder, TaskFacts, read_facts
+from .slurm_folder import SlurmFolder, TaskFacts, parse_uptime, read_facts
 from .task_end import EndEvidence, EndKind, EndRecord, add_run, build_end_observation, decide_end
 from .usage import parse_usage
 from .users import TaskOwners, UnixUser
@@ -66,7 +66,6 @@ class SlurmObserver:
         self._owners = owners
         self._heartbeats: dict[str, tuple[bytes, float]] = {}  # the last one, and since when it has not changed
         self._isolations: dict[str, NodeIsolation] = {}  # of tasks that run
-        self._expected_uids: dict[str, int] = {}  # of tasks that have no files yet
         self._ended_since: dict[str, float] = {}  # attempts that have ended, but not reported it
         self._never = NeverStarts(options.never_timeout)
         self.numbers = JobNumbers()
@@ -110,10 +109,14 @@ class SlurmObserver:
         except OSError as error:
             why = error.strerror or str(error)
             raise EngineError(msg("The folder that all nodes share cannot be read: {why}", why=why)) from error
-        found = [read_facts(self.get_folder(attempt_id), attempt_id) for attempt_id in attempt_ids]
+        found = [self._read_task_facts(attempt_id) for attempt_id in attempt_ids]
         for facts in found:
             self._read_isolation(facts)
         return found
+
+    def _read_task_facts(self, attempt_id: str) -> TaskFacts:
+        facts = read_facts(self.get_folder(attempt_id), attempt_id)
+        return facts if facts.exists else replace(facts, recorded_uid=self._owners.find_task_uid(attempt_id))
 
     async def observe(self, attempt_ids: Collection[str], *, look: bool = False) -> dict[str, Observation]:
         """`look`: look at Slurm's queue, although the files of the tasks are enough."""
@@ -182,21 +185,10 @@ class SlurmObserver:
         since = self._queue.failed_since
         return Observation(attempt_id=attempt_id, seen=ObservedState.UNREACHABLE, message=text, since=since)
 
-    def expect_owner(self, attempt_id: str, owner: UnixUser | None) -> None:
-        """Say whose job it is, before its files say so."""
-        self._expected_uids[attempt_id] = owner.uid if owner else os.geteuid()
-
     def find_job(self, facts: TaskFacts, jobs: JobsByName) -> QueuedJob | None:
-        uid = self._find_uid(facts)
         # Other users can submit jobs with any name.
-        named = [job for job in jobs.get(self._names.make_name(facts.leader), ()) if uid is None or job.uid == uid]
+        named = [job for job in jobs.get(self._names.make_name(facts.leader), ()) if job.uid == facts.uid]
         return choose_job(named, facts.offset, facts.allocation.job if facts.allocation else None)
-
-    def _find_uid(self, facts: TaskFacts) -> int | None:
-        """Return whose job it is; None: not known."""
-        if not facts.exists:
-            return self._expected_uids.get(facts.attempt_id)
-        return facts.owner.uid if facts.owner else os.geteuid()
 
     async def _ask_accounting(self, found: Sequence[TaskFacts], jobs: JobsByName) -> None:
         """Ask about tasks that have ended, or were not started, and whose jobs the queue has forgotten."""
@@ -215,7 +207,7 @@ class SlurmObserver:
         if not self._may_be_forgotten(facts):
             return None
         claimed = facts.allocation.job if facts.allocation else None
-        return self._accounting.find(self._names.make_name(facts.leader), self._find_uid(facts), facts.offset, claimed)
+        return self._accounting.find(self._names.make_name(facts.leader), facts.uid, facts.offset, claimed)
 
     async def _combine(self, facts: TaskFacts, jobs: JobsByName) -> Observation | EndRecord:
         """Return its state after a successful look, or how it ended."""
@@ -321,8 +313,7 @@ class SlurmObserver:
         if facts.end is None:
             ended = facts.report.ended
             if ended is None:
-                with suppress(ValueError):
-                    ended = float(facts.heartbeat)
+                ended = parse_uptime(facts.heartbeat)
             record = self._write_end(facts, add_run(record, facts.allocation, ended))
         return self._add_artifacts(facts, build_end_observation(facts.attempt_id, record))
 
@@ -352,7 +343,6 @@ class SlurmObserver:
 
     def forget(self, attempt_id: str) -> None:
         self._heartbeats.pop(attempt_id, None)
-        self._expected_uids.pop(attempt_id, None)
         self._ended_since.pop(attempt_id, None)
         self._never.forget(attempt_id)
         self._isolations.pop(attempt_id, None)
@@ -396,9 +386,7 @@ def _is_clear_end(facts: TaskFacts) -> bool:
 def _build_running(facts: TaskFacts) -> Observation:
     allocation, note = facts.allocation, facts.note
     assert allocation is not None
-    elapsed = 0.0
-    with suppress(ValueError):
-        elapsed = max(0.0, float(facts.heartbeat) - allocation.uptime)
+    elapsed = max(0.0, (parse_uptime(facts.heartbeat) or 0.0) - allocation.uptime)
     held = facts.notes.code
     return Observation(
         attempt_id=facts.attempt_id,

@@ -22,7 +22,7 @@ from holdfast.engines.embedded.task_folder import is_safe_id
 from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.start_refusal import StartRefused
 
-from .commands import SlurmCommands, SlurmUnavailable, SubmissionRefused
+from .commands import SlurmCommands, SlurmUnavailable, SubmissionRefused, UserDenied
 from .isolation.task_setup import TaskSetups
 from .names import JobNames
 from .observer import SlurmObserver
@@ -113,6 +113,7 @@ class SlurmStarter:
             if not folder.exists():  # it may be archived
                 owner = self._owners.find_user(launch.user)
                 os.mkdir(folder.path, 0o700)
+                self._record_owner(launch.attempt_id, owner)
                 create_task_files(folder, launch, self.setups, owner=owner, is_new=True)
                 return True
         except (FileExistsError, FileNotFoundError):  # another server was first, or the shared folder is not there
@@ -121,21 +122,27 @@ class SlurmStarter:
 
     async def _prepare_known_task(self, launch: LaunchSpec) -> bool:
         """Create the files of a task that may have been submitted; False if it was."""
-        owner = await self._run_in_thread(lambda: self._find_owner(launch))
-        self._observer.expect_owner(launch.attempt_id, owner)
         seen = (await self._observer.observe([launch.attempt_id]))[launch.attempt_id]
         if seen.seen is ObservedState.UNREACHABLE:
             raise SlurmUnavailable(seen.message)
         if seen.seen is not ObservedState.ABSENT:
             return False
         await self.check_launch(launch)
-        folder = self._observer.get_active_folder(launch.attempt_id)
-        await self._run_in_thread(lambda: create_task_files(folder, launch, self.setups, owner=owner))
+        await self._run_in_thread(lambda: self._prepare_absent_task(launch))
         return True
 
-    def _find_owner(self, launch: LaunchSpec) -> UnixUser | None:
-        """Return the user that it runs as, or ran as before. StartRefused if there is none. Blocking."""
-        return self._observer.get_folder(launch.attempt_id).read_owner() or self._owners.find_user(launch.user)
+    def _prepare_absent_task(self, launch: LaunchSpec) -> None:
+        """Create the files of a task that no job runs. Blocking."""
+        folder = self._observer.get_active_folder(launch.attempt_id)
+        owner = self._owners.find_user(launch.user)
+        self._record_owner(launch.attempt_id, owner)
+        create_task_files(folder, launch, self.setups, owner=owner)
+
+    def _record_owner(self, attempt_id: str, owner: UnixUser | None) -> None:
+        if owner is not None:
+            self._owners.record_task(attempt_id, owner)
+        else:
+            self._owners.forget_task(attempt_id)
 
     def _forget_gang(self, gang: tuple[str, ...]) -> None:
         self._gangs.pop(gang, None)
@@ -169,6 +176,8 @@ class SlurmStarter:
         except SubmissionRefused as refusal:
             cause = Cause.TOO_LARGE if is_too_large(str(refusal)) else Cause.NOT_ALLOWED
             raise StartRefused(describe_refusal(str(refusal)), cause=cause) from refusal
+        except UserDenied as denial:
+            raise StartRefused(str(denial), cause=Cause.NOT_ALLOWED) from denial
         except SlurmUnavailable:  # it may have been accepted all the same
             with suppress(SlurmUnavailable):
                 uid = owner.uid if owner else os.geteuid()
@@ -203,10 +212,17 @@ class SlurmStarter:
         path = self._observer.get_active_folder(attempt_id).path
         await self.empty_folders(attempt_id)
         await self._run_in_thread(lambda: remove_tree(path))
+        await self._run_in_thread(lambda: self._owners.forget_task(attempt_id))
 
     async def empty_folders(self, attempt_id: str) -> None:
         """Delete what the user of an ended task has created, as that user: the server may not be allowed to."""
         folder = self._observer.get_folder(attempt_id)
-        owner = await self._run_in_thread(folder.read_owner)
+        await self.empty_user_folders(folder, await self._run_in_thread(folder.read_owner))
+
+    async def empty_user_folders(self, folder: SlurmFolder, owner: UnixUser | None) -> None:
         if owner is not None and os.geteuid() != 0:
-            await self._commands.delete_files([folder[name] for name in USER_FOLDERS], owner)
+            found = await self._run_in_thread(
+                lambda: [folder[name] for name in USER_FOLDERS if os.path.isdir(folder[name])]
+            )
+            with suppress(UserDenied):  # the user was deleted: what remains is not in the way
+                await self._commands.delete_files(found, owner)

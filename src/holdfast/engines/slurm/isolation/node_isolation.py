@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from holdfast.core.errors import sanitize_output
 from holdfast.core.messages import msg
 from holdfast.engines.base import Isolation
 
@@ -31,7 +32,7 @@ class NodeIsolation:
 
 
 def parse_isolation(data: bytes) -> NodeIsolation:
-    way, _, rest = data.decode("utf-8", "replace").strip().partition(" ")
+    way, _, rest = sanitize_output(data).partition(" ")
     return NodeIsolation(way, why=rest) if way == "none" else NodeIsolation(way, root=rest)
 
 
