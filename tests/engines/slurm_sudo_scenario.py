@@ -1,6 +1,6 @@
 """Runs an engine of Slurm as a service user, which starts tasks as other users by sudo: a program of test_slurm_sudo.
 
-python -m tests.engines.slurm_sudo_scenario FOLDER CONF NODE_FOLDER USER OTHER
+python -m tests.engines.slurm_sudo_scenario FOLDER CONF NODE_FOLDER USER OTHER STRANGER
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from holdfast.core.attempt import ObservedState
+from holdfast.core.exits.exit import Cause
 from holdfast.engines.base import ExecCommand
 from holdfast.engines.slurm import SlurmEngine, SlurmOptions
 from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, collect, read_all, sweep
@@ -18,7 +19,7 @@ from tests.engines.sessions import inside
 GANG = ("j.0.a-0.0", "j.0.b-0.0")
 
 
-async def run_scenario(folder: str, conf: str, node_folder: str, user: str, other: str) -> None:
+async def run_scenario(folder: str, conf: str, node_folder: str, user: str, other: str, stranger: str) -> None:
     options = SlurmOptions(
         conf=conf, run_as="user", busy_interval=0.1, calm_interval=0.5, min_interval=0.05, log_interval=0.05,
         heartbeat_interval=0.5, report_timeout=0.5, probe_delay=3600, node_folder=node_folder,
@@ -33,6 +34,7 @@ async def run_scenario(folder: str, conf: str, node_folder: str, user: str, othe
         await check_gang(rig, user)
         await check_sessions(rig, user)
         await check_stop(rig, user, other)
+        await check_denied(rig, rig.engine, stranger)
         await check_removal(rig, rig.engine, user)
     finally:
         await sweep(rig.engine)
@@ -77,7 +79,8 @@ async def check_sessions(rig: Rig, user: str) -> None:
     assert await session.wait() != 0
     assert (await rig.stop_held("held")).code == 7
     await engine.revive_task(rig.launch("held", "", user=user))
-    assert (await inside(engine, "held", "id -un")).out == f"{user}\n"
+    for script in ("id -un; mkdir -m 700 ../report/x; touch ../report/x/y", "id -un"):
+        assert (await inside(engine, "held", script)).out == f"{user}\n"
 
 
 async def check_stop(rig: Rig, user: str, other: str) -> None:
@@ -86,6 +89,16 @@ async def check_stop(rig: Rig, user: str, other: str) -> None:
     await rig.engine.stop("s", TIMEOUT)
     assert (await rig.end_of("s")).code == 143
     assert (await rig.look("o")).seen is ObservedState.RUNNING
+
+
+async def check_denied(rig: Rig, engine: SlurmEngine, stranger: str) -> None:
+    """Of a user who is not in the group of the rule."""
+    seen = await engine.start(rig.launch("denied", "exit 0", user=stranger))
+    assert (seen.seen, seen.cause) == (ObservedState.REFUSED, Cause.NOT_ALLOWED), seen
+    assert "add the user to the group" in seen.message, seen
+    assert (await rig.look("denied")).seen is ObservedState.ABSENT
+    await engine.complete_checks()
+    assert [stranger in each.message for each in engine.get_health().conditions] == [True], engine.get_health()
 
 
 async def check_removal(rig: Rig, engine: SlurmEngine, user: str) -> None:
@@ -98,6 +111,18 @@ async def check_removal(rig: Rig, engine: SlurmEngine, user: str) -> None:
     assert not (trash.parent / "tasks" / "r").exists()
 
 
+async def check_without_rule(folder: str, conf: str) -> None:
+    """Of a service user without a rule for sudo."""
+    rig = Rig(lambda: SlurmEngine(Path(folder), SlurmOptions(conf=conf, run_as="user", probe_delay=3600)))
+    await rig.open()
+    assert isinstance(rig.engine, SlurmEngine)
+    await rig.engine.complete_checks()
+    conditions = rig.engine.get_health().conditions
+    await rig.close()
+    assert [(each.blocks_starts, "sbatch, scancel, srun" in each.message) for each in conditions] == [(True, True)]
+
+
 if __name__ == "__main__":
-    asyncio.run(asyncio.wait_for(run_scenario(*sys.argv[1:]), TIMEOUT))
+    run = run_scenario if len(sys.argv) > 3 else check_without_rule
+    asyncio.run(asyncio.wait_for(run(*sys.argv[1:]), TIMEOUT))
     sys.stdout.write("done\n")

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def read_rule() -> str:
 
 
 @contextmanager
-def install_rule(service: str) -> Iterator[None]:
+def install_rule(service: str, *members: str) -> Iterator[None]:
     """Install the documented rule for other names: the group has the name of the service user, with an `s`."""
     group = f"{service}s"
     text = read_rule().replace("holdfast-users", group).replace("holdfast", service)
@@ -43,6 +43,8 @@ def install_rule(service: str) -> Iterator[None]:
         draft.chmod(0o440)
         draft.rename(path)
         subprocess.run(["visudo", "-c"], check=True, capture_output=True)
+        for name in members:
+            subprocess.run(["gpasswd", "-a", name, group], check=True, capture_output=True)
         yield
     finally:
         path.unlink(missing_ok=True)
@@ -67,9 +69,7 @@ def test_a_service_user_runs_tasks_as_their_owners_and_nobody_else() -> None:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-sudo-"))
     folder.chmod(0o755)
     try:
-        with run_cluster() as cluster, create_users(4) as (service, user, other, stranger), install_rule(service):
-            for name in (user, other):
-                subprocess.run(["gpasswd", "-a", name, f"{service}s"], check=True, capture_output=True)
+        with run_cluster() as cluster, create_users(4) as (service, user, other, stranger):
             shutil.chown(folder, service)
 
             def run_as_service(*command: str) -> subprocess.CompletedProcess[str]:
@@ -84,10 +84,20 @@ def test_a_service_user_runs_tasks_as_their_owners_and_nobody_else() -> None:
             node_folder.mkdir()
             node_folder.chmod(0o1777)
             program = [sys.executable, "-m", "tests.engines.slurm_sudo_scenario"]
-            done = run_as_service(*program, shared, str(cluster.conf), str(node_folder), user, other)
+            done = run_as_service(*program, str(folder / "first"), str(cluster.conf))
             assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]
-            for name in (stranger, "root"):
-                assert run_as_service("sudo", "-n", "-u", name, "/usr/bin/srun", "true").returncode == 1
-            assert run_as_service("sudo", "-n", "-u", user, "/bin/sh", "-c", "true").returncode == 1
+            with install_rule(service, user, other, "root"):
+                done = run_as_service(*program, shared, str(cluster.conf), str(node_folder), user, other, stranger)
+                assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]
+                check_rule(run_as_service, user, stranger)
     finally:
         remove_folder(folder)
+
+
+def check_rule(run_as_service: Callable[..., subprocess.CompletedProcess[str]], user: str, stranger: str) -> None:
+    """Nobody else, also not root, who is in the group; and nothing else."""
+    for name in (stranger, "root", "#0", f"#{get_uid(stranger)}"):
+        assert run_as_service("sudo", "-n", "-u", name, "/usr/bin/srun", "true").returncode == 1
+    assert run_as_service("sudo", "-n", "/usr/bin/srun", "true").returncode == 1
+    assert run_as_service("sudo", "-n", "-u", user, "-g", "root", "/usr/bin/srun", "true").returncode == 1
+    assert run_as_service("sudo", "-n", "-u", user, "/bin/sh", "-c", "true").returncode == 1

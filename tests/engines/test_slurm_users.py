@@ -341,7 +341,7 @@ def test_who_has_the_resources_is_not_what_a_name_says(play: Any, users: list[st
         await rig.start_and_wait_for(b"up", "own", FOREVER, user=users[0])
         for attempt_id in ("own", "other"):
             submit_fake(cluster, users[1], engine._names.make_name(attempt_id), attempt_id, "--exclusive", "--mem=9")
-        submit_fake(cluster, users[1], "any", "", "--cpus-per-task=3", "--mem=9")
+        submit_fake(cluster, users[1], "any", "", "--cpus-per-task=7", "--mem=9")
         seen = await rig.engine.start(
             rig.launch("waits", "exit 0", user=users[0], resources=Resources(cpu=2.0, memory=MIB))
         )
