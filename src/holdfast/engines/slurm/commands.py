@@ -85,13 +85,11 @@ class SlurmCommands:
     async def list_jobs(self) -> dict[str, list[QueuedJob]]:
         """Return all jobs of this installation that Slurm remembers, by name."""
         mark = f"{os.urandom(8).hex()} "
-        command = ("-h", "-t", "all", "-o", mark + QUEUE_FORMAT)
-        uids = () if self._has_deleted_users else self._list_uids()
-        if not uids and not self._has_deleted_users:
-            command = ("--me", *command)
-        elif uids:
-            command = (f"--user={','.join(map(str, uids))}", *command)
-        result = await self._run_checked("squeue", *command)
+        uids = self._list_uids()
+        whose = [f"--user={','.join(map(str, uids))}"] if uids else ["--me"]
+        if self._has_deleted_users:
+            whose = []
+        result = await self._run_checked("squeue", "-h", *whose, "-t", "all", "-o", mark + QUEUE_FORMAT)
         if _INVALID_USER in result.error:  # it lists no jobs at all then, and exits with 0
             if self._has_deleted_users:
                 raise _make_error("squeue", result)

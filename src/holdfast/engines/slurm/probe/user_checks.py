@@ -47,7 +47,7 @@ def _check_changed(users: Mapping[str, int]) -> Condition | None:
     if not names:
         return None
     message = msg("These Unix users were deleted or have other uids now: {names}.", names=", ".join(names))
-    hint = msg("Restore them if their tasks still run: nobody else can open sessions in them.")
+    hint = msg("Restore them if their tasks still run. Until then, these tasks do not support sessions.")
     return Condition(kind=ConditionKind.ENGINE, message=message, hint=hint, warning=True)
 
 
