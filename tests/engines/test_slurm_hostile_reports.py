@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -87,7 +88,12 @@ def test_usage_has_numbers_that_can_be_stored(position: int) -> None:
 def test_links_pipes_and_folders_are_not_read(folder: SlurmFolder, tmp_path: Path, name: str) -> None:
     (tmp_path / "secret").write_text(ALLOCATION)
     path = Path(folder[f"report/{name}"])
-    for create in (lambda: path.symlink_to(tmp_path / "secret"), lambda: os.mkfifo(path), lambda: path.mkdir()):
+    creators: list[Callable[[], None]] = [
+        lambda: path.symlink_to(tmp_path / "secret"),
+        lambda: os.mkfifo(path),
+        lambda: path.mkdir(),
+    ]
+    for create in creators:
         path.unlink(missing_ok=True)
         create()
         assert folder.read_head(f"report/{name}", 100) == b""

@@ -44,7 +44,6 @@ from .users.user_commands import (
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
 _DELETE_TIMEOUT = 600.0  # seconds to delete the files of a task
-_INVALID_USER = "Invalid user"
 _ADDRESS_PATTERN = re.compile(r" NodeAddr=(\S+)")
 _KEPT_VARIABLES = ("PATH", "HOME", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH")
 
@@ -90,9 +89,8 @@ class SlurmCommands:
         if self._has_deleted_users:
             whose = []
         result = await self._run_checked("squeue", "-h", *whose, "-t", "all", "-o", mark + QUEUE_FORMAT)
-        if _INVALID_USER in result.error:  # it lists no jobs at all then, and exits with 0
-            if self._has_deleted_users:
-                raise _make_error("squeue", result)
+        if uids and whose and result.error and not result.out:
+            # One of them was deleted. It lists no jobs at all then, and exits with 0.
             self._has_deleted_users = True
             return await self.list_jobs()
         return parse_jobs(result.out, self._prefix, mark)

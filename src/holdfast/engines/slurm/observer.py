@@ -96,6 +96,15 @@ class SlurmObserver:
                     self.numbers.record_claim(facts.allocation.job, self._names.make_name(facts.leader))
         return found
 
+    async def read_uids(self, attempt_ids: Collection[str]) -> dict[str, int]:
+        """Return whose jobs they are."""
+        ids = [attempt_id for attempt_id in attempt_ids if is_safe_id(attempt_id)]
+        return await self._run_in_thread(lambda: {attempt_id: self._read_uid(attempt_id) for attempt_id in ids})
+
+    def _read_uid(self, attempt_id: str) -> int:
+        owner = self.get_folder(attempt_id).read_owner()
+        return owner.uid if owner else self._owners.find_task_uid(attempt_id)
+
     def _read_isolation(self, facts: TaskFacts) -> None:
         """Its node writes it once, before the task takes its claim. Blocking."""
         if facts.report.claimed and facts.end is None and facts.attempt_id not in self._isolations:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -79,12 +80,12 @@ class QueueWaits:
             if known is None or now - known[0] > _CACHE_TIME:
                 known = self._nodes[partition] = (now, await self._commands.list_nodes(partition))
             jobs = self._jobs[1]
-        named = {job.comment for job in jobs if self._has_own_name(job)}
-        uids = {facts.attempt_id: facts.uid for facts in await self._observer.read_facts(named)}
-        own = [job for job in jobs if self._has_own_name(job) and uids.get(job.comment) == job.uid]
+        named = [job for job in jobs if self._has_own_name(job)]
+        uids = await self._observer.read_uids({job.comment for job in named if job.uid != os.geteuid()})
+        own = {job.name: job.comment for job in named if job.uid == uids.get(job.comment, os.geteuid())}
         # Other users can give their jobs the names of tasks.
-        shown = [job if job in own else replace(job, name="") for job in jobs]
-        return list_holders(shown, known[1], {job.name: job.comment for job in own})
+        shown = [job if job.uid == uids.get(job.comment, os.geteuid()) else replace(job, name="") for job in jobs]
+        return list_holders(shown, known[1], own)
 
     def _has_own_name(self, job: RunningJob) -> bool:
         return bool(job.comment) and self._names.make_name(job.comment) == job.name
