@@ -89,8 +89,8 @@ class SlurmCommands:
         if self._has_deleted_users:
             whose = []
         result = await self._run_checked("squeue", "-h", *whose, "-t", "all", "-o", mark + QUEUE_FORMAT)
-        if uids and whose and result.error and not result.out:
-            # One of them was deleted. It lists no jobs at all then, and exits with 0.
+        if uids and whose and result.error:
+            # One of them was deleted. Its jobs, and maybe those of others, are not listed, although it exits with 0.
             self._has_deleted_users = True
             return await self.list_jobs()
         return parse_jobs(result.out, self._prefix, mark)
