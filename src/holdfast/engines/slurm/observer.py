@@ -6,6 +6,7 @@ A look that fails says nothing: a task is never taken for absent or lost because
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
 import time
 from collections.abc import Collection, Sequence
@@ -96,14 +97,14 @@ class SlurmObserver:
                     self.numbers.record_claim(facts.allocation.job, self._names.make_name(facts.leader))
         return found
 
-    async def read_uids(self, attempt_ids: Collection[str]) -> dict[str, int]:
-        """Return whose jobs they are."""
+    async def read_users(self, attempt_ids: Collection[str]) -> dict[str, str]:
+        """Return the names of the users whose jobs they are."""
         ids = [attempt_id for attempt_id in attempt_ids if is_safe_id(attempt_id)]
-        return await self._run_in_thread(lambda: {attempt_id: self._read_uid(attempt_id) for attempt_id in ids})
+        return await self._run_in_thread(lambda: {attempt_id: self._read_user(attempt_id) for attempt_id in ids})
 
-    def _read_uid(self, attempt_id: str) -> int:
+    def _read_user(self, attempt_id: str) -> str:
         owner = self.get_folder(attempt_id).read_owner()
-        return owner.uid if owner else self._owners.find_task_uid(attempt_id)
+        return owner.name if owner else getpass.getuser()
 
     def _read_isolation(self, facts: TaskFacts) -> None:
         """Its node writes it once, before the task takes its claim. Blocking."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -81,10 +80,10 @@ class QueueWaits:
                 known = self._nodes[partition] = (now, await self._commands.list_nodes(partition))
             jobs = self._jobs[1]
         named = [job for job in jobs if self._has_own_name(job)]
-        uids = await self._observer.read_uids({job.comment for job in named if job.uid != os.geteuid()})
-        own = {job.name: job.comment for job in named if job.uid == uids.get(job.comment, os.geteuid())}
+        users = await self._observer.read_users({job.comment for job in named})
+        own = {job.name: job.comment for job in named if job.user == users.get(job.comment)}
         # Other users can give their jobs the names of tasks.
-        shown = [job if job.uid == uids.get(job.comment, os.geteuid()) else replace(job, name="") for job in jobs]
+        shown = [job if job.user == users.get(job.comment) else replace(job, name="") for job in jobs]
         return list_holders(shown, known[1], own)
 
     def _has_own_name(self, job: RunningJob) -> bool:

@@ -15,7 +15,6 @@ RUNNING_STATES = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING,STOPPED"
 # Fields with their widths; those that may have characters of several bytes come last.
 _FIELDS = (
     ("UserName", 64),
-    ("UserID", 12),
     ("tres-alloc", 200),
     ("tres-per-node", 100),
     ("NumNodes", 10),
@@ -43,7 +42,6 @@ class RunningJob:
     nodes: frozenset[str]
     until: datetime | None  # end of its time limit; None: no limit
     comment: str = ""
-    uid: int = -1  # of its user; -1: not known
 
 
 def parse_running_jobs(text: str, now: datetime) -> list[RunningJob]:
@@ -64,7 +62,6 @@ def _parse_line(line: str, now: datetime) -> RunningJob:
         nodes=expand_nodes(fields["NodeList"]),
         until=None if until is None or until - now > _NO_LIMIT else until,
         comment=fields["Comment"],
-        uid=int(fields["UserID"]) if fields["UserID"].isdigit() else -1,
     )
 
 

@@ -12,7 +12,7 @@ _TICKS_PER_SECOND = 100  # of Linux, in /proc
 _UNLIMITED_MEMORY = 1 << 60  # cgroups of version 1 express it by a number
 _NUMBER = "[0-9]{1,18}"  # a task that is not isolated can write anything
 _PATTERN = re.compile(
-    rf"([0-9]{{1,9}}(?:\.[0-9]{{1,6}})?) ({_NUMBER}) ({_NUMBER}) ({_NUMBER}) (-|{_NUMBER}) (-|{_NUMBER})\n?"
+    rf"([0-9]{{1,9}}(?:\.[0-9]{{1,6}})?) ({_NUMBER}) ({_NUMBER}) ({_NUMBER}) (-|{_NUMBER}) (-|[0-9]{{1,19}})\n?"
 )
 
 
