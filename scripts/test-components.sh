@@ -22,6 +22,10 @@ has_strace() {
     command -v strace >/dev/null 2>&1
 }
 
+has_sudo() {
+    command -v sudo >/dev/null
+}
+
 has_git() {
     command -v git >/dev/null 2>&1
 }
@@ -125,6 +129,7 @@ install_service() {
 has_postgresql || install_component PostgreSQL postgresql
 has_git || install_component git git
 has_strace || install_component strace strace
+has_sudo || install_component sudo sudo
 has_netcat || install_component netcat netcat-openbsd
 has_chromium || install_component Chromium "$(print_chromium_package)" fonts-noto-cjk
 has_openssh || install_service OpenSSH openssh-server openssh-client

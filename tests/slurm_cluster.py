@@ -211,7 +211,9 @@ class SlurmCluster:
     def stop(self) -> None:
         """Cancel all jobs, and end all daemons."""
         if self.responds():
-            self.query("scancel", "--user=root")
+            numbers = self.query("squeue", "-h", "-o", "%A").split()
+            if numbers:
+                self.query("scancel", *numbers)
             # A step whose slurmctld was killed reports its end a minute later: those jobs are not waited for.
             wait_until(lambda: not self.query("squeue", "-h", "-t", "PENDING,RUNNING").strip(), self.folder)
         for process in (*self._nodes.values(), self._controller, self._munge):

@@ -41,6 +41,11 @@ class SlurmSettings(SettingsSection):
     qos: str = Field("", description="QOS of jobs that choose none. If empty: Slurm's default.")
     constraint: str = Field("", description="Features that nodes must have, for jobs that choose none. If empty: none.")
     reservation: str = Field("", description="Reservation of jobs that choose none. If empty: none.")
+    run_as: Literal["service", "user"] = Field(
+        "service",
+        description="Unix user of tasks. service: the server's user. user: the Unix user with the name of the Holdfast "
+        "user; the server runs as root, or has a rule for sudo.",
+    )
     job_options: list[str] = Field(
         list(SLURM_OPTION_NAMES),
         description="Options that jobs of users can set themselves. Others come from these settings, from the group "

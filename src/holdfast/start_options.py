@@ -80,6 +80,7 @@ def _build_slurm_engine(home: Path, settings: Settings, options: EmbeddedOptions
         reservation=slurm.reservation,
         max_queued=slurm.max_queued,
         never_timeout=slurm.never_timeout,
+        run_as=slurm.run_as,
         conf=slurm.conf,
         grace=settings.jobs.grace,
         port_start=settings.node.port_start,

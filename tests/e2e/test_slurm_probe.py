@@ -67,3 +67,15 @@ def test_a_running_server_shows_what_the_probe_found(tmp_path: Path, settings: d
         assert "of the partition main" in run_doctor(tmp_path / "home", settings)[1]["engine"]["remedy"]
     finally:
         server.stop()
+
+
+def test_an_owner_without_a_unix_user_is_told_so(tmp_path: Path, settings: dict[str, str]) -> None:
+    server = Server(tmp_path / "home", **settings, HOLDFAST_SLURM_RUN_AS="user")
+    server.start()
+    try:
+        job = server.submit("name: a\nimage: host\ncommand: exit 0\n")
+        ended = server.wait(job["id"])
+        assert ended["state"] == "Failed"
+        assert f"Tasks of {job['user']} cannot run in Slurm" in ended["message"]
+    finally:
+        server.stop()

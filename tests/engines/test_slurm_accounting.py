@@ -51,17 +51,18 @@ def test_jobs_of_earlier_days_are_found_in_any_time_zone() -> None:
 def test_what_the_database_says_is_parsed() -> None:
     found = parse_accounted_jobs(
         lines(
-            "7|7|hf-a|CANCELLED by 1000|0:15|None|n1",
-            "8+0|8|hf-b|COMPLETED|0:0|None|n1",
-            "8+1|9|hf-b|OUT_OF_MEMORY|0:125|None|n[2-3]",
-            "10|10|hf-c|PENDING|0:0|Resources|None assigned",
+            "7|7|hf-a|CANCELLED by 1000|0:15|None|n1|1000",
+            "8+0|8|hf-b|COMPLETED|0:0|None|n1|1000",
+            "8+1|9|hf-b|OUT_OF_MEMORY|0:125|None|n[2-3]|1000",
+            "10|10|hf-c|PENDING|0:0|Resources|None assigned|1000",
             "damaged",
-            "x|x|hf-d|FAILED|0:0|None|n1",
+            "x|x|hf-d|FAILED|0:0|None|n1|1000",
         )
     )
     assert found.keys() == {"hf-a", "hf-b", "hf-c"}
     (cancelled,) = found["hf-a"]
     assert (cancelled.job.state, cancelled.job.nodes, cancelled.exit) == ("CANCELLED", "n1", (0, 15))
+    assert cancelled.job.uid == 1000
     second = choose_ended_job(found["hf-b"], 1, 8)
     assert second is not None
     assert (second.job.number, second.job.leader, second.job.state) == (9, 8, "OUT_OF_MEMORY")
@@ -72,11 +73,11 @@ def test_what_the_database_says_is_parsed() -> None:
     ("rows", "claimed", "number"),
     [
         ((), None, None),
-        (("7|7|hf-a|FAILED|3:0|None|n1",), None, 7),
-        (("7|7|hf-a|FAILED|3:0|None|n1",), 6, None),  # it ran in a job that the database does not know
-        (("7|7|hf-a|RUNNING|0:0|None|n1",), 7, None),  # slurmctld forgot it before it could say more
-        (("7|7|hf-a|CANCELLED|0:0|None|n1", "8|8|hf-a|PENDING|0:0|None|"), None, None),  # it may still start
-        (("7|7|hf-a|TIMEOUT|0:0|None|n1", "8|8|hf-a|COMPLETED|0:0|None|n2"), 7, 7),  # submitted twice
+        (("7|7|hf-a|FAILED|3:0|None|n1|1000",), None, 7),
+        (("7|7|hf-a|FAILED|3:0|None|n1|1000",), 6, None),  # it ran in a job that the database does not know
+        (("7|7|hf-a|RUNNING|0:0|None|n1|1000",), 7, None),  # slurmctld forgot it before it could say more
+        (("7|7|hf-a|CANCELLED|0:0|None|n1|1000", "8|8|hf-a|PENDING|0:0|None||1000"), None, None),  # it may still start
+        (("7|7|hf-a|TIMEOUT|0:0|None|n1|1000", "8|8|hf-a|COMPLETED|0:0|None|n2|1000"), 7, 7),  # submitted twice
     ],
 )
 def test_only_a_certain_end_counts(rows: tuple[str, ...], claimed: int | None, number: int | None) -> None:

@@ -36,11 +36,18 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def line(*fields: str) -> str:
-    return SEPARATOR.join(fields) + "\n"
+    return SEPARATOR.join(fields + (("1000",) if len(fields) == 9 else ())) + "\n"
 
 
 def job(number: int, state: str = "PENDING", *, leader: int = 0, offset: int = 0) -> QueuedJob:
     return QueuedJob(number=number, leader=leader or number, offset=offset, name="hf-a", state=state)
+
+
+def test_a_comment_with_lines_adds_no_jobs() -> None:
+    forged = line("9", "9", "hf-a-2", "FAILED", "None", "n1", "1767268800", "1767268801", "main", "x", "1000")
+    real = line("7", "7", "hf-a-1", "RUNNING", "None", "n1", "1767268800", "1767268801", "main", f"c\n{forged}", "1001")
+    assert parse_jobs(f"mark {real}", "hf-a-", "mark ") == {}
+    assert list(parse_jobs(f"mark {real}mark {forged}", "hf-a-", "mark ")) == ["hf-a-2"]
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -60,9 +67,9 @@ def test_names_differ_by_attempt_and_by_installation() -> None:
 
 def test_jobs_of_this_installation_are_read_and_no_others() -> None:
     text = (
-        line("7", "7", "hf-a-1", "RUNNING", "None", "n1", "1767268800", "1767268801", "main", "j.0.w-0.0")
-        + line("9+1", "10", "hf-a-2", "PENDING", "Resources", "", "1767268800", "N/A", "a,b", "x")
-        + line("11", "11", "hf-b-1", "RUNNING", "None", "n1", "1767268800", "1767268801", "main", "y")
+        line("7", "7", "hf-a-1", "RUNNING", "None", "n1", "1767268800", "1767268801", "main", "j.0.w-0.0", "1000")
+        + line("9+1", "10", "hf-a-2", "PENDING", "Resources", "", "1767268800", "N/A", "a,b", "x", "1001")
+        + line("11", "11", "hf-b-1", "RUNNING", "None", "n1", "1767268800", "1767268801", "main", "y", "1000")
         + "slurm_load_jobs error\n"
     )
     found = parse_jobs(text, "hf-a-")
@@ -71,6 +78,7 @@ def test_jobs_of_this_installation_are_read_and_no_others() -> None:
     assert (alone.leader, alone.offset, alone.reason, alone.submitted_at) == (7, 0, "", NOON)
     assert (member.number, member.leader, member.offset, member.start_at) == (10, 9, 1, None)
     assert (alone.comment, alone.partition, member.partition) == ("j.0.w-0.0", "main", "a,b")
+    assert (alone.uid, member.uid) == (1000, 1001)
     assert member.is_pending
     assert not member.is_final
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 START_REFUSED_CODE = 125  # exit code of a runner that did not get the claim: the task's commands did not run
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
 _RUN_PATTERN = re.compile(rb"run [0-9]{1,10} ([0-9]{1,18})\Z")
-_END_PATTERN = re.compile(rb"end ([0-9]{1,3}) ([0-9]{1,12}(?:\.[0-9]{1,6})?) (-|[0-9]{1,18})\Z")
+_END_PATTERN = re.compile(rb"end ([0-9]{1,3}) ([0-9]{1,9}(?:\.[0-9]{1,6})?) (-|[0-9]{1,18})\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-# Runs on a node of a Slurm cluster, as `sh -c TEXT probe FOLDER TOKEN USER`: it checks what tasks need there, and prints
+# Runs on a node of a Slurm cluster, as `sh -c TEXT probe FOLDER TOKEN USER [NAME...]`: it checks what tasks need there, and prints
 # one line "NAME VALUE" for each fact; the last one is "end". FOLDER contains a file of the server with the token, and
-# gets one of the node. The exit code is 40 if the node does not see the folder, 41 if it cannot write there.
+# gets one of the node. NAMEs are users of tasks. The exit code is 40 if the node does not see the folder, 41 if it cannot write there.
 
 print_fact() {
     printf '%s %s\n' "$1" "$2"
@@ -25,6 +25,10 @@ print_fact uid "$(id -u)"
 print_fact uid-of-user "$(id -u "$3" 2>/dev/null)"
 check_folder "$1" "$2"
 code=$?
+shift 3
+for name; do
+    print_fact user "$name $(id -u "$name" 2>/dev/null)"
+done
 print_fact folder "$code"
 for tool in bwrap apptainer singularity enroot nsenter unshare setpriv bash; do
     ! command -v "$tool" >/dev/null 2>&1 || print_fact tool "$tool"

@@ -7,7 +7,7 @@
 # It lies in the task's folder, which all nodes share, beside the file `sandbox` with the server's variables. LOCAL is a
 # folder on the node's own disk, GPUS the numbers of the devices that Slurm has allocated. Whether a way works is only
 # known by trying: it does if the runner takes its claim. Until then nothing of the task has run, and the next way is
-# tried. `isolation` in the task's folder says which one is used. The task cannot write to these files. Slurm signals all
+# tried. `report/isolation` says which one is used. The task cannot write to these files. Slurm signals all
 # processes of a task, so everything outside ignores signals. Each program costs milliseconds, so it starts few.
 
 # Inside: bubblewrap does not count what its processes have used, so this is recorded for slurm_task.sh.
@@ -32,7 +32,7 @@ put() {
 }
 
 refuse() {
-    echo "$*" >"$_holdfast_folder/refusal"
+    echo "$*" >"$_holdfast_folder/report/refusal"
     delete_local
     exit 125
 }
@@ -265,7 +265,7 @@ put_user() {
     [ "$_holdfast_uid" = 0 ] || put --unshare-user
     if [ "$_holdfast_uid" != 0 ] && [ -n "$_holdfast_image" ]; then
         put --uid 0 --gid 0
-        true >"$_holdfast_folder/fake-root"
+        true >"$_holdfast_folder/report/fake-root"
     fi
     put --cap-drop ALL
     if [ "$_holdfast_uid" = 0 ] || [ -n "$_holdfast_image" ]; then
@@ -387,11 +387,11 @@ try_bubblewrap() {
     put_all "$2" >"$_holdfast_local/args" || return 0
     # Only its own devices are there, so they are counted from 0.
     [ -z "$_holdfast_gpus" ] || put --setenv CUDA_VISIBLE_DEVICES "$(count_gpus)" >>"$_holdfast_local/args"
-    echo "bubblewrap $2" >"$_holdfast_folder/isolation"
+    echo "bubblewrap $2" >"$_holdfast_folder/report/isolation"
     exec 6</dev/null
     [ ! -r "$_holdfast_programs/seccomp.$_holdfast_machine" ] || exec 6<"$_holdfast_programs/seccomp.$_holdfast_machine"
     "$1" --args 7 "$_holdfast_programs/start.$_holdfast_machine" /bin/sh "$0" inside \
-        7<"$_holdfast_local/args" 8>"$_holdfast_folder/sandbox.status" 2>"$_holdfast_local/error"
+        7<"$_holdfast_local/args" 8>"$_holdfast_folder/report/sandbox.status" 2>"$_holdfast_local/error"
     _holdfast_code=$?
     exec 6<&-
     [ ! -e "$_holdfast_folder/inner/claim" ] && [ "$_holdfast_code" -lt 128 ] || end_task
@@ -399,7 +399,7 @@ try_bubblewrap() {
 }
 
 end_task() {
-    read -r _holdfast_line <"$_holdfast_folder/isolation" && record_node "$_holdfast_line"
+    read -r _holdfast_line <"$_holdfast_folder/report/isolation" && record_node "$_holdfast_line"
     delete_local
     exit "$_holdfast_code"
 }
@@ -422,8 +422,8 @@ find_bubblewrap() {
 use_copied_bubblewrap() {
     _holdfast_path=$_holdfast_local
     if [ -e "$_holdfast_local/$_holdfast_inner_path" ] && [ ! -x "$_holdfast_local/$_holdfast_inner_path" ]; then
-        _holdfast_path=$_holdfast_folder # programs of the node's own disk must not be run
-        cp -R "$_holdfast_local"/bwrap* "$_holdfast_folder/"
+        _holdfast_path=$_holdfast_folder/report # programs of the node's own disk must not be run
+        cp -R "$_holdfast_local"/bwrap* "$_holdfast_path/"
     fi
     [ -z "$_holdfast_own" ] || _holdfast_own=$_holdfast_path/$_holdfast_inner_path
     [ "$_holdfast_uid" != 0 ] || [ -z "$_holdfast_installed" ] || _holdfast_installed=$_holdfast_path/bwrap.installed
@@ -458,9 +458,9 @@ if create_local "$_holdfast_node_folder"; then
 else
     _holdfast_why="no private folder in $_holdfast_node_folder"
 fi
-rm -f "$_holdfast_folder/sandbox.status"
+rm -f "$_holdfast_folder/report/sandbox.status"
 [ -z "$_holdfast_required" ] || refuse sandbox "$_holdfast_why"
-echo "none ${_holdfast_why#bwrap: }" >"$_holdfast_folder/isolation"
+echo "none ${_holdfast_why#bwrap: }" >"$_holdfast_folder/report/isolation"
 record_node "none ${_holdfast_why#bwrap: }"
 delete_local
 trap : TERM INT HUP QUIT USR1 USR2 ALRM

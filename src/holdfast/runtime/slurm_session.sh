@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs on the node of a task, in a step of the task's job.
 #
-#   slurm_session.sh open FOLDER ID           runs the session that the file session.ID in the task's folder describes
+#   slurm_session.sh open FOLDER ID           runs the session that the file report/session.ID in the task's folder describes
 #   slurm_session.sh signal FOLDER ID PID NUMBER...   signals the command of that session
 #   slurm_session.sh processes FOLDER         lists the processes of the task
 #   slurm_session.sh listeners FOLDER PORT    lists the addresses at which the task listens on that port
@@ -20,7 +20,7 @@ check_task() {
     IFS=' ' read -r _ _ _ _ _ _holdfast_boot _ <"$_holdfast_folder/report/allocation" || refuse ended
     IFS=' ' read -r _holdfast_now </proc/sys/kernel/random/boot_id
     [ "$_holdfast_boot" = "$_holdfast_now" ] || refuse ended
-    if [ -s "$_holdfast_folder/sandbox.status" ]; then
+    if [ -s "$_holdfast_folder/report/sandbox.status" ]; then
         [ -e "$_holdfast_folder/inner/claim" ] || refuse starting
         find_sandbox || refuse ended
         return
@@ -33,7 +33,7 @@ check_task() {
 # Sets a process in the sandbox of the task: a child of its first process, of which others can read little.
 find_sandbox() {
     _holdfast_sandbox=
-    read -r _holdfast_line <"$_holdfast_folder/sandbox.status" || return 1
+    read -r _holdfast_line <"$_holdfast_folder/report/sandbox.status" || return 1
     _holdfast_pid=${_holdfast_line#*'"child-pid": '}
     _holdfast_pid=${_holdfast_pid%%[!0-9]*}
     _holdfast_namespace=${_holdfast_line#*'"pid-namespace": '}
@@ -54,7 +54,7 @@ enter_sandbox() {
     [ ! -e "$_holdfast_folder/run-as-user" ] || chmod 444 "$_holdfast_file"
     rm -f "$_holdfast_file"
     _holdfast_join=${0%/*}/join-user.$(uname -m)
-    if [ "$(id -u)" = 0 ] || [ -e "$_holdfast_folder/fake-root" ]; then
+    if [ "$(id -u)" = 0 ] || [ -e "$_holdfast_folder/report/fake-root" ]; then
         _holdfast_join=${0%/*}/join.$(uname -m)
     fi
     set -- "$_holdfast_join" /bin/sh "$0" inside "$_holdfast_folder" "$_holdfast_id" "$$"
@@ -209,7 +209,7 @@ case $_holdfast_action in
 esac
 
 _holdfast_id=$3
-_holdfast_file=$2/session.$3
+_holdfast_file=$2/report/session.$3
 _holdfast_outer=${4:-$$}
 umask 022
 if [ "$_holdfast_action" = load ]; then
@@ -264,7 +264,7 @@ case $_holdfast_kind in
         ;;
     stacks)
         [ "$(uname -m)" = "$_holdfast_machine" ] || refuse machine
-        if [ -s "$_holdfast_folder/sandbox.status" ]; then # the last argument is a number in the sandbox
+        if [ -s "$_holdfast_folder/report/sandbox.status" ]; then # the last argument is a number in the sandbox
             eval "_holdfast_pid=\${$#}"
             [ "$#" = 6 ] && set -- "$1" "$2" "$3" "$4" "$5" "$(find_outer_pid "$_holdfast_pid")"
         fi

@@ -142,8 +142,12 @@ fill_in_addresses() {
     for _holdfast_file in env entry script; do
         _holdfast_file=$_holdfast_folder/$_holdfast_file
         [ -e "$_holdfast_file" ] || continue
-        sed -f "$_holdfast_folder/report/replacements" "$_holdfast_file" >"$_holdfast_file.filled" || exit 125
-        chmod 500 "$_holdfast_file.filled" && mv -f "$_holdfast_file.filled" "$_holdfast_file" || exit 125
+        # In its place: the user of the task may not create files in the folder.
+        _holdfast_draft=$_holdfast_folder/report/filled
+        sed -f "$_holdfast_folder/report/replacements" "$_holdfast_file" >"$_holdfast_draft" || exit 125
+        chmod 700 "$_holdfast_file" 2>/dev/null
+        cat "$_holdfast_draft" >"$_holdfast_file" || exit 125
+        rm -f "$_holdfast_draft"
     done
     umask 022
 }
@@ -246,7 +250,7 @@ write_usage() {
     _holdfast_ticks=0
     _holdfast_pages=0
     _holdfast_count=-1 # without this shell
-    [ ! -s "$_holdfast_folder/sandbox.status" ] || _holdfast_count=-5 # and the processes of the sandbox itself
+    [ ! -s "$_holdfast_folder/report/sandbox.status" ] || _holdfast_count=-5 # and the processes of the sandbox itself
     _holdfast_pids=$$
     while [ -n "$_holdfast_pids" ]; do
         _holdfast_next=
@@ -310,7 +314,8 @@ unset LC_ALL ENVIRONMENT SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_ST
     SLURM_SRUN_COMM_PORT SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERBOSE \
     SLURM_MEM_BIND SLURM_CPUS_PER_TASK SLURM_NTASKS SLURM_NPROCS SLURM_PROCID SLURM_LOCALID SLURM_NODEID \
     SLURM_TASK_PID SLURM_GTIDS SLURM_LAUNCH_NODE_IPADDR SLURM_EXPORT_ENV SLURM_OPEN_MODE SLURM_JOB_DEPENDENCY \
-    SLURM_TASKS_PER_NODE SLURM_DISTRIBUTION SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU SLURM_UMASK OLDPWD TMPDIR
+    SLURM_TASKS_PER_NODE SLURM_DISTRIBUTION SLURM_MEM_PER_NODE SLURM_MEM_PER_CPU SLURM_UMASK OLDPWD TMPDIR SUDO_COMMAND \
+    SUDO_USER SUDO_UID SUDO_GID MAIL
 find_memory_group
 read_page_size
 write_heartbeat "$1" </dev/null >/dev/null 2>&1 &

@@ -73,10 +73,16 @@ def _try_unlink(parent: int, entry: os.DirEntry[str]) -> bool:
     return True
 
 
+def _make_accessible(parent: int, name: str) -> None:
+    """By a descriptor: a process of another user may replace the folder by a link at any moment."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError), closing_fd(os.open(name, flags, dir_fd=parent)) as fd:
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)
+
+
 def _move_nested_folders_up(top: int, name: str, serial: int) -> int:
     """Empty one folder of `top`; the folders in it become folders of `top`."""
-    with suppress(OSError):
-        os.chmod(name, 0o700, dir_fd=top)
+    _make_accessible(top, name)
     try:
         folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
     except OSError:
@@ -89,8 +95,7 @@ def _move_nested_folders_up(top: int, name: str, serial: int) -> int:
 
 
 def _move_nested_folder_up(top: int, folder: int, inner: str, serial: int) -> int:
-    with suppress(OSError):
-        os.chmod(inner, 0o700, dir_fd=folder)
+    _make_accessible(folder, inner)
     while True:
         serial += 1
         target = f".lifted-{serial}"

@@ -20,7 +20,7 @@ _RETRY_INTERVAL = 300.0  # seconds without a question after a failed one
 _CONFIG_INTERVAL = 600.0  # seconds until it is checked again whether there is a database
 _MAX_NAMES = 200  # of one question
 _MAX_ASKED = 10_000  # names that are remembered
-_FIELDS = ("JobID", "JobIDRaw", "JobName", "State", "ExitCode", "Reason", "NodeList")
+_FIELDS = ("JobID", "JobIDRaw", "JobName", "State", "ExitCode", "Reason", "NodeList", "UID")
 _EXIT_PATTERN = re.compile(r"([0-9]+):([0-9]+)")
 
 
@@ -59,7 +59,7 @@ def parse_accounted_jobs(text: str) -> dict[str, list[AccountedJob]]:
 
 
 def _make_job(fields: Sequence[str]) -> AccountedJob:
-    shown, number, name, state, code, reason, nodes = fields
+    shown, number, name, state, code, reason, nodes, uid = fields
     leader, _, offset = shown.partition("+")
     is_component = leader.isdigit() and offset.isdigit()
     exit = _EXIT_PATTERN.fullmatch(code)
@@ -71,6 +71,7 @@ def _make_job(fields: Sequence[str]) -> AccountedJob:
         state=state.partition(" ")[0],  # "CANCELLED by 1000"
         reason="" if reason == "None" else reason,
         nodes="" if nodes == "None assigned" else nodes,
+        uid=int(uid) if uid.isdigit() else -1,
     )
     return AccountedJob(job, (int(exit[1]), int(exit[2])) if exit else None)
 
@@ -129,9 +130,11 @@ class Accounting:
             self._check_at = now + _CONFIG_INTERVAL
         return self._exists
 
-    def find(self, name: str, offset: int, claimed: int | None) -> AccountedJob | None:
-        """Return what the database knows about the end of a task; None if it was not asked, or does not know it."""
-        return choose_ended_job(self._known.get(name, ()), offset, claimed)
+    def find(self, name: str, uid: int, offset: int, claimed: int | None) -> AccountedJob | None:
+        """Return what the database knows about the end of a task of this user; None if it was not asked, or does not
+        know it. Other users can submit jobs with any name."""
+        known = [each for each in self._known.get(name, ()) if each.job.uid == uid]
+        return choose_ended_job(known, offset, claimed)
 
     def forget(self, names: Collection[str]) -> None:
         """Forget what is known about names that are in the queue now: they were submitted again."""

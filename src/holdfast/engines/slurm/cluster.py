@@ -10,9 +10,10 @@ from holdfast.core.scheduling.placement import Node
 from holdfast.engines.base import NO_LIMITS, EngineHealth
 
 from .commands import SlurmCommands, SlurmUnavailable
-from .isolation.node_isolation import NodeIsolation, find_isolation, list_isolation_notes
+from .isolation.node_isolation import NodeIsolation, find_isolation, list_isolation_notes, list_user_notes
 from .jobs import ClusterTotals
 from .options import SlurmOptions
+from .users.task_owners import USER_MODE
 
 _CGROUP_LIMITS = "cgroup"
 _NO_LIMITS_NOTE = msg("Slurm does not limit memory and CPU of tasks. Set `TaskPlugin=task/cgroup` in slurm.conf.")
@@ -65,7 +66,9 @@ class Cluster:
         )
 
     def _iter_notes(self) -> Iterator[str]:
-        yield from list_isolation_notes(self.nodes, self._options.isolation)
+        mode = self._options.isolation
+        has_users = self._options.run_as == USER_MODE
+        yield from list_user_notes(mode) if has_users else list_isolation_notes(self.nodes, mode)
         if not self._has_limits:
             yield _NO_LIMITS_NOTE
 

@@ -14,9 +14,9 @@ import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, Thread
 
 from holdfast.engines.embedded.libc import DupAction, spawn_process
 
@@ -65,7 +65,8 @@ class CommandProcess:
     gently: bool  # a killed srun would leave its job behind
     _pidfd: int | None = None  # while it runs
     _is_over: bool = False  # it is to end
-    _lock: Lock = field(default_factory=Lock)  # of both
+    _is_denied: bool = False  # it cannot be signalled: sudo belongs to root
+    _lock: Lock = field(default_factory=Lock)  # of all
 
     def run(self, text: str) -> CommandResult:
         """Run it to its end. Blocking."""
@@ -74,12 +75,16 @@ class CommandProcess:
             os.write(fds[_INPUT], text.encode())
             os.lseek(fds[_INPUT], 0, os.SEEK_SET)
             pid = self._spawn(fds)
+            ended = False
             try:
                 ended = self._wait_for_end(pid)
             finally:
-                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                status = os.waitpid(pid, os.WNOHANG if self._is_denied and not ended else 0)
+                if status[0] == 0:  # it ends by itself
+                    Thread(target=os.waitpid, args=(pid, 0), daemon=True, name="slurm-command-end").start()
             if not ended:
                 raise TimeoutError
+            code = os.waitstatus_to_exitcode(status[1])
             return CommandResult(code, _read_all(fds[_OUTPUT]), _read_all(fds[_ERRORS]))
 
     def end(self) -> None:
@@ -90,8 +95,12 @@ class CommandProcess:
         with self._lock:
             self._is_over = True
             if self._pidfd is not None:
-                with suppress(ProcessLookupError):
+                try:
                     signal.pidfd_send_signal(self._pidfd, number)
+                except ProcessLookupError:
+                    pass
+                except PermissionError:
+                    self._is_denied = True
 
     def _spawn(self, fds: Sequence[int]) -> int:
         program = shutil.which(self.command[0], path=self.env.get("PATH", os.defpath))

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
 from holdfast.core.errors import EngineError, sanitize_output
 from holdfast.core.messages import msg
@@ -30,9 +31,19 @@ from .jobs import (
 )
 from .reasons import describe_refusal, is_refusal, may_succeed_later
 from .running_jobs import RUNNING_FORMAT, RUNNING_STATES, RunningJob, parse_running_jobs
+from .users.unix_user import UnixUser
+from .users.user_commands import (
+    build_user_command,
+    describe_denied_user,
+    find_signal_target,
+    get_user_variables,
+    is_denied_by_sudo,
+    is_known_user,
+)
 
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
+_DELETE_TIMEOUT = 600.0  # seconds to delete the files of a task
 _ADDRESS_PATTERN = re.compile(r" NodeAddr=(\S+)")
 _KEPT_VARIABLES = ("PATH", "HOME", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH")
 
@@ -41,14 +52,21 @@ class SlurmUnavailable(EngineError):
     """A command failed, so that nothing is known."""
 
 
+class UserDenied(SlurmUnavailable):
+    """sudo does not let the server run a command as that user; the text says so, and what to do."""
+
+
 class SubmissionRefused(Exception):
     """Slurm does not accept the job; the text is Slurm's."""
 
 
 class SlurmCommands:
-    def __init__(self, conf: str, prefix: str) -> None:
+    def __init__(self, conf: str, prefix: str, list_uids: Callable[[], Sequence[int]] = tuple) -> None:
+        """`list_uids`: whose jobs are looked up; empty: the server's own."""
         self._prefix = prefix
         self._runner = CommandRunner()
+        self._list_uids = list_uids
+        self._has_deleted_users = False  # squeue cannot look up the jobs of all users by their uids
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._env = {"PATH": os.defpath, **kept, "LC_ALL": "C"}
         if conf:
@@ -65,17 +83,26 @@ class SlurmCommands:
 
     async def list_jobs(self) -> dict[str, list[QueuedJob]]:
         """Return all jobs of this installation that Slurm remembers, by name."""
-        result = await self._run_checked("squeue", "-h", "--me", "-t", "all", "-o", QUEUE_FORMAT)
-        return parse_jobs(result.out, self._prefix)
+        mark = f"{os.urandom(8).hex()} "
+        uids = self._list_uids()
+        whose = [f"--user={','.join(map(str, uids))}"] if uids else ["--me"]
+        if self._has_deleted_users:
+            whose = []
+        result = await self._run_checked("squeue", "-h", *whose, "-t", "all", "-o", mark + QUEUE_FORMAT)
+        if uids and whose and result.error:
+            # One of them was deleted. Its jobs, and maybe those of others, are not listed, although it exits with 0.
+            self._has_deleted_users = True
+            return await self.list_jobs()
+        return parse_jobs(result.out, self._prefix, mark)
 
     async def list_jobs_by_name(self, name: str) -> list[QueuedJob]:
         result = await self._run_checked("squeue", "-h", "--me", "-t", "all", f"--name={name}", "-o", QUEUE_FORMAT)
         return parse_jobs(result.out, name).get(name, [])
 
-    async def submit(self, options: Sequence[str], script: str) -> int | None:
+    async def submit(self, options: Sequence[str], script: str, user: UnixUser | None = None) -> int | None:
         """Submit a job; return its number, if Slurm says so. SubmissionRefused if Slurm does not accept it; after
         SlurmUnavailable, look whether it did."""
-        result = await self._run(("sbatch", "--parsable", *options), script, _SUBMIT_TIMEOUT)
+        result = await self._run(("sbatch", "--parsable", *options), script, _SUBMIT_TIMEOUT, user)
         if result.code == 0:
             return parse_number(result.out)
         text = sanitize_output(result.error.encode())
@@ -85,21 +112,27 @@ class SlurmCommands:
             raise SubmissionRefused(text)
         raise _make_error("sbatch", result)
 
-    async def signal_job(self, name: str, *signals: str) -> None:
+    async def signal_job(self, name: str, *signals: str, user: UnixUser | None = None) -> None:
         """Signal all processes of the running jobs with that name, also the batch script."""
         for signal in signals:
-            await self._run(("scancel", "--me", f"--name={name}", "--state=RUNNING", f"--signal={signal}", "--full"))
+            await self._cancel_jobs(f"--name={name}", "--state=RUNNING", f"--signal={signal}", "--full", user=user)
 
-    async def signal_step(self, step: str, *signals: str) -> None:
+    async def signal_step(self, step: str, *signals: str, user: UnixUser | None = None) -> None:
         for signal in signals:
-            await self._run(("scancel", f"--signal={signal}", step))
+            await self._run(("scancel", f"--signal={signal}", step), user=user)
 
-    async def cancel(self, name: str, *, pending: bool = False) -> None:
+    async def cancel(self, name: str, *, pending: bool = False, user: UnixUser | None = None) -> None:
         """Cancel the jobs with that name. `pending`: only those that wait."""
-        await self._run(("scancel", "--me", f"--name={name}", *(("--state=PENDING",) if pending else ())))
+        await self._cancel_jobs(f"--name={name}", *(("--state=PENDING",) if pending else ()), user=user)
 
-    async def cancel_pending(self, number: int, name: str) -> None:
-        await self._run(("scancel", "--me", f"--name={name}", "--state=PENDING", str(number)))
+    async def cancel_pending(self, number: int, name: str, user: UnixUser | None = None) -> None:
+        await self._cancel_jobs(f"--name={name}", "--state=PENDING", str(number), user=user)
+
+    async def _cancel_jobs(self, *options: str, user: UnixUser | None) -> None:
+        if user is not None and os.geteuid() == 0 and not await asyncio.to_thread(is_known_user, user):
+            await self._run(("scancel", *options))  # scancel does not find the jobs of a deleted user by its uid
+        else:
+            await self._run(("scancel", "--me", *options), user=user)
 
     async def read_exit(self, job: QueuedJob) -> tuple[int, int] | None:
         """Return exit code and signal of an ended job; None if Slurm does not remember it."""
@@ -139,43 +172,75 @@ class SlurmCommands:
         found = _ADDRESS_PATTERN.search(result.out)
         return found[1] if found else node
 
+    async def delete_files(self, paths: Sequence[str], user: UnixUser) -> None:
+        """Delete folders as that user, as far as it may."""
+        await self._run(("rm", "-rf", "--one-file-system", "--", *paths), timeout=_DELETE_TIMEOUT, user=user)
+
+    async def signal_process(self, process: asyncio.subprocess.Process, number: int, user: UnixUser | None) -> None:
+        """Signal a step that `start_step` has started."""
+        with suppress(ProcessLookupError):
+            try:
+                process.send_signal(number)
+            except PermissionError:  # it belongs to the user
+                pid = find_signal_target(process.pid)
+                await self._run(("kill", f"-{number}", str(pid)), user=user)
+
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    async def run_step(self, arguments: Sequence[str]) -> str:
+    async def run_step(self, arguments: Sequence[str], user: UnixUser | None = None) -> str:
         """Run a step to its end; return its output."""
-        return (await self._run_checked("srun", *arguments)).out
+        return (await self._run_checked("srun", *arguments, user=user)).out
 
     async def run_probe(self, arguments: Sequence[str]) -> CommandResult:
         """Run a job by srun to its end. One that does not end in time, or is cancelled, leaves no job."""
         return await self._run(("srun", *arguments))
 
-    async def start_step(self, arguments: Sequence[str], streams: Sequence[int | None]) -> asyncio.subprocess.Process:
+    async def start_step(
+        self, arguments: Sequence[str], streams: Sequence[int | None], user: UnixUser | None = None
+    ) -> asyncio.subprocess.Process:
         """Start a step with these descriptors as stdin, stdout and stderr; None: /dev/null. It ends with the server:
         srun kills its step at SIGTERM."""
         stdin, stdout, stderr = (asyncio.subprocess.DEVNULL if fd is None else fd for fd in streams)
-        setpriv = shutil.which("setpriv")
-        command = [*((setpriv, "--pdeathsig=TERM") if setpriv else ()), "srun", *arguments]
+        build = partial(build_user_command, ("srun", *arguments), user, self.path, ends_with_parent=True)
+        command = await asyncio.to_thread(build)
         try:
             return await asyncio.create_subprocess_exec(
-                *command, stdin=stdin, stdout=stdout, stderr=stderr, env=self._env, cwd="/", start_new_session=True
+                *command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=self._make_env(user),
+                cwd="/",
+                start_new_session=True,
             )
         except OSError as error:
             raise _make_start_error("srun", error) from error
 
-    async def _run_checked(self, *command: str, timeout: float = _TIMEOUT) -> CommandResult:
-        result = await self._run(command, timeout=timeout)
+    def _make_env(self, user: UnixUser | None) -> dict[str, str]:
+        return {**self._env, **get_user_variables(user)} if user else self._env
+
+    async def _run_checked(
+        self, *command: str, timeout: float = _TIMEOUT, user: UnixUser | None = None
+    ) -> CommandResult:
+        result = await self._run(command, timeout=timeout, user=user)
         if result.code != 0:
             raise _make_error(command[0], result)
         return result
 
-    async def _run(self, command: Sequence[str], text: str = "", timeout: float = _TIMEOUT) -> CommandResult:
-        env = {**self._env, "SLURM_TIME_FORMAT": "%s"} if command[0] == "squeue" else self._env
+    async def _run(
+        self, command: Sequence[str], text: str = "", timeout: float = _TIMEOUT, user: UnixUser | None = None
+    ) -> CommandResult:
+        env = {**self._env, "SLURM_TIME_FORMAT": "%s"} if command[0] == "squeue" else self._make_env(user)
+        own = list(command) if user is None else await asyncio.to_thread(build_user_command, command, user, self.path)
         try:
-            return await self._runner.run(command, env, text, timeout, gently=command[0] == "srun")
+            result = await self._runner.run(own, env, text, timeout, gently=command[0] == "srun")
         except TimeoutError as error:
             raise SlurmUnavailable(msg("{command} did not finish in time", command=command[0])) from error
         except OSError as error:
-            raise _make_start_error(command[0], error) from error
+            raise _make_start_error(own[0], error) from error
+        if user is not None and result.code != 0 and own[0] == "sudo" and is_denied_by_sudo(result.error):
+            raise UserDenied(describe_denied_user(user, result.error))
+        return result
 
 
 def _make_start_error(command: str, error: OSError) -> SlurmUnavailable:

@@ -49,7 +49,6 @@ from .cluster import Cluster
 from .commands import SlurmCommands, SlurmUnavailable
 from .isolation.image_engine import ImageEngine
 from .isolation.task_setup import NODES_FOLDER, TaskSetups
-from .jobs import list_duplicates
 from .names import JobNames
 from .node_programs import NodePrograms
 from .observer import SlurmObserver
@@ -62,6 +61,8 @@ from .sessions import SlurmSessions
 from .slurm_folder import SlurmFolder
 from .starter import SlurmStarter
 from .stopper import SlurmStopper
+from .users import TaskOwners
+from .users.shared_folders import set_up_folders
 from .watched_tasks import WatchedTask, WatchedTasks, poll_logs
 
 logger = logging.getLogger(__name__)
@@ -82,7 +83,8 @@ class SlurmEngine(ImageEngine):
         super().__init__(folder, options or SlurmOptions())
         self._task_folders = TaskFolders(folder, SlurmFolder)
         self._names = JobNames(self._options.installation_id or self._task_folders.tag)
-        self._commands = SlurmCommands(self._options.conf, self._names.prefix)
+        self._owners = TaskOwners(self._options.run_as, folder)
+        self._commands = SlurmCommands(self._options.conf, self._names.prefix, self._owners.list_uids)
         self._on_change: Callable[[Observation], None] = lambda _: None
         self._on_health: Callable[[], None] = ignore_health_change
         self._background = BackgroundTasks()
@@ -103,48 +105,23 @@ class SlurmEngine(ImageEngine):
         self._threads = start_thread_pool(_THREAD_COUNT, self.name)
         self._cleaner = TrashCleaner(self._task_folders, self._options.log_cap, self.name)
         self._background = BackgroundTasks()
-        options = self._options
-        self._queue = QueueWatch(self._commands, options.min_interval, options.calm_interval, self._handle_health)
-        self._changes = ChangedTasks(self._task_folders.home)
-        self._observer = SlurmObserver(
-            options, self._names, self._task_folders, self._commands, self._queue, self._tasks, self._run_in_thread
-        )
-        programs = NodePrograms(self._task_folders.home)
-        setups = TaskSetups(options, self._task_folders.home, programs, self._images)
-        self._starter = SlurmStarter(
-            options, self._names, self._commands, self._queue, self._observer, setups, self._run_in_thread
-        )
+        options, names, commands, folders = self._options, self._names, self._commands, self._task_folders
+        run, start, owners = self._run_in_thread, self._background.start, self._owners
+        self._queue = queue = QueueWatch(commands, options.min_interval, options.calm_interval, self._handle_health)
+        self._changes = ChangedTasks(folders.home)
+        self._observer = SlurmObserver(options, names, folders, commands, queue, self._tasks, run, owners)
+        programs = NodePrograms(folders.home)
+        setups = TaskSetups(options, folders.home, programs, self._images)
+        self._starter = SlurmStarter(options, names, commands, queue, self._observer, setups, run, owners)
         self._stopper = SlurmStopper(
-            self._names,
-            self._commands,
-            self._queue,
-            self._observer,
-            self._run_in_thread,
-            self._background.start,
-            self._report,
-            options.busy_interval,
+            names, commands, queue, self._observer, run, start, self._report, options.busy_interval, owners
         )
-        self._sessions = SlurmSessions(
-            self._commands, self._observer, programs, self._run_in_thread, self._background.start
-        )
+        self._sessions = SlurmSessions(commands, self._observer, programs, owners, run, start)
         self._revived = RevivedJobs(
-            self._names,
-            self._commands,
-            self._queue,
-            self._task_folders,
-            self._starter,
-            self._sessions.has_session,
-            self._run_in_thread,
-            self._background.start,
+            names, commands, queue, folders, self._starter, self._sessions.has_session, owners, run, start
         )
         self._probe = ClusterProbe(
-            options,
-            self._names.probe_name,
-            self._commands,
-            self._cluster,
-            self._task_folders.home,
-            self._run_in_thread,
-            self._on_health,
+            options, names.probe_name, commands, self._cluster, folders.home, run, self._on_health, owners
         )
         self._queue_waits = QueueWaits(self._names, self._commands, self._queue, self._observer)
         self._is_open, self._has_folders = True, False
@@ -171,9 +148,9 @@ class SlurmEngine(ImageEngine):
     def _set_up_folders(self) -> list[str]:
         """Create the folders; return the attempts that may run."""
         self._task_folders.create_folders()
-        for name in ("ports", NODES_FOLDER):
-            (self._task_folders.home / name).mkdir(mode=0o700, exist_ok=True)
+        self._owners.load()
         self._changes.create_folder()
+        set_up_folders(self._task_folders.home, (NODES_FOLDER,), has_users=self._owners.is_enabled)
         self._cleaner.submit(delete_trash, tuple(self._task_folders.list_trash()))
         self._set_up_images(self._cleaner, self._task_folders)
         found = filter(is_safe_id, self._task_folders.list_attempt_ids())
@@ -266,7 +243,7 @@ class SlurmEngine(ImageEngine):
             for seen in (await self._observer.observe_changes(ids, look=look)).values():
                 self._report(seen)
             if self._queue.looked_at != looked_at:
-                await self._cancel_duplicates()
+                await self._stopper.cancel_duplicates()
 
     def _is_busy(self) -> bool:
         return self._loop.time() - self._changed_at < self._options.busy_time
@@ -275,12 +252,6 @@ class SlurmEngine(ImageEngine):
         """Return whether it is time to look at Slurm's queue: often after a change, seldom otherwise."""
         interval = 0 if self._is_busy() else self._options.calm_interval
         return len(self._tasks) > 0 and self._loop.time() - self._queue.looked_at > interval
-
-    async def _cancel_duplicates(self) -> None:
-        """Cancel second submissions of the same task. They would do no harm, but wait for as long as the first runs."""
-        for name, jobs in self._queue.last_jobs.items():
-            for number in list_duplicates(jobs):
-                await self._commands.cancel_pending(number, name)
 
     async def _watch_logs(self) -> None:
         took = 0.0
@@ -403,7 +374,9 @@ class SlurmEngine(ImageEngine):
             await self._starter.delete_files(attempt_id)
         elif seen.seen.final:
             await self._end_revived(attempt_id)
+            await self._starter.empty_folders(attempt_id)
             await self._run_in_thread(lambda: self._cleaner.archive_folder(attempt_id))
+            await self._run_in_thread(lambda: self._owners.forget_task(attempt_id))
 
     async def remove_logs(self, attempt_id: str) -> None:
         if is_safe_id(attempt_id):
@@ -412,16 +385,17 @@ class SlurmEngine(ImageEngine):
     async def list_attempts(self) -> Sequence[str]:
         """Return those with files, and those whose files were deleted while their jobs run."""
         found = set(filter(is_safe_id, await self._run_in_thread(self._task_folders.list_attempt_ids)))
-        orphans: set[str] = set()
+        named: set[tuple[str, int]] = set()  # with the uids of their jobs: other users can use any name
         with suppress(SlurmUnavailable):
             for name, jobs in (await self._queue.look()).items():
-                active = {job.comment for job in jobs if not job.is_final}
-                orphans |= {id for id in active if is_safe_id(id) and self._names.make_name(id) == name}
-        orphans -= found
-        archived = await self._run_in_thread(
-            lambda: {attempt_id for attempt_id in orphans if self._observer.get_folder(attempt_id).exists()}
-        )
-        return sorted(found | orphans - archived)
+                active = {(job.comment, job.uid) for job in jobs if not job.is_final and job.comment not in found}
+                named |= {(id, uid) for id, uid in active if is_safe_id(id) and self._names.make_name(id) == name}
+        return sorted(found | await self._run_in_thread(lambda: self._list_orphans(named)))
+
+    def _list_orphans(self, named: Collection[tuple[str, int]]) -> set[str]:
+        """Return the tasks without files whose jobs these are. Blocking."""
+        own = {id for id, uid in named if self._owners.find_task_uid(id) == uid}
+        return {attempt_id for attempt_id in own if not self._observer.get_folder(attempt_id).exists()}
 
     # --- sessions and metrics -----------------------------------------------------------------------------------------
 
@@ -475,10 +449,10 @@ class SlurmEngine(ImageEngine):
     def collect_artifacts(self, attempt_id: str, sink: ArtifactSink) -> None:
         if not is_safe_id(attempt_id):
             return
-        folder = self._task_folders.get_folder(attempt_id)
-        note = folder.read_start_note()
+        folder = self._observer.get_folder(attempt_id)
+        note, owner = folder.read_start_note(), folder.read_owner()
         if note is not None and not folder.is_alive():
-            artifacts.collect_artifacts(folder, note, sink)
+            artifacts.collect_artifacts(folder, note, sink, owner.uid if owner else None)
 
     def _check_open(self) -> None:
         if not self._is_open:

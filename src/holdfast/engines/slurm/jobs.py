@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from holdfast.core.job import MIB
 
 SEPARATOR = "\x1f"
-QUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%j", "%T", "%r", "%N", "%V", "%S", "%P", "%k"))
+QUEUE_FORMAT = SEPARATOR.join(("%i", "%A", "%j", "%T", "%r", "%N", "%V", "%S", "%P", "%k", "%U"))
 NODE_FORMAT = SEPARATOR.join(("%N", "%c", "%m", "%G", "%t"))
 
 PENDING_STATES = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
@@ -48,6 +48,7 @@ class QueuedJob:
     start_at: datetime | None = None  # Slurm's estimate while it is pending
     partition: str = ""  # or several, separated by commas
     comment: str = ""
+    uid: int = -1  # of its user; -1: not known
 
     @property
     def is_pending(self) -> bool:
@@ -58,12 +59,13 @@ class QueuedJob:
         return self.state in FINAL_STATES
 
 
-def parse_jobs(text: str, prefix: str) -> dict[str, list[QueuedJob]]:
-    """Return the jobs whose names begin with `prefix`, by name, without lines that cannot be read."""
+def parse_jobs(text: str, prefix: str, mark: str = "") -> dict[str, list[QueuedJob]]:
+    """Return the jobs whose names begin with `prefix`, by name, without lines that cannot be read. `mark`: how every
+    line begins; a comment of another user can contain lines."""
     found: dict[str, list[QueuedJob]] = {}
-    for line in text.splitlines():
-        fields = line.split(SEPARATOR)
-        if len(fields) == 10 and fields[2].startswith(prefix) and fields[1].isdigit():
+    for line in text.split("\n"):
+        fields = line.removeprefix(mark).split(SEPARATOR) if line.startswith(mark) else []
+        if len(fields) == 11 and fields[2].startswith(prefix) and fields[1].isdigit():
             job = _make_job(fields)
             found.setdefault(job.name, []).append(job)
     return found
@@ -76,7 +78,7 @@ def parse_number(text: str) -> int | None:
 
 
 def _make_job(fields: list[str]) -> QueuedJob:
-    shown, number, name, state, reason, nodes, submitted, start, partition, comment = fields
+    shown, number, name, state, reason, nodes, submitted, start, partition, comment, uid = fields
     leader, _, offset = shown.partition("+")
     is_component = leader.isdigit() and offset.isdigit()
     return QueuedJob(
@@ -91,6 +93,7 @@ def _make_job(fields: list[str]) -> QueuedJob:
         start_at=_parse_time(start),
         partition=partition,
         comment=comment,
+        uid=int(uid) if uid.isdigit() else -1,
     )
 
 
@@ -109,11 +112,15 @@ def choose_job(jobs: Iterable[QueuedJob], offset: int, claimed: int | None) -> Q
     return mine[0] if mine and claimed is None else None
 
 
-def list_duplicates(jobs: Iterable[QueuedJob]) -> list[int]:
-    """Return the pending jobs that were submitted although there was one already."""
-    active = sorted({job.leader for job in jobs if not job.is_final})
-    pending = {job.leader for job in jobs if job.is_pending}
-    return [leader for leader in active[1:] if leader in pending]
+def list_duplicates(jobs: Collection[QueuedJob]) -> list[int]:
+    """Return the pending jobs of one name that were submitted although there was one of the same user already."""
+    found: list[int] = []
+    for uid in sorted({job.uid for job in jobs}):
+        mine = [job for job in jobs if job.uid == uid]
+        active = sorted({job.leader for job in mine if not job.is_final})
+        pending = {job.leader for job in mine if job.is_pending}
+        found += [leader for leader in active[1:] if leader in pending]
+    return found
 
 
 def parse_exit(text: str, name: str) -> tuple[int, int] | None:

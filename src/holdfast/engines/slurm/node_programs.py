@@ -68,7 +68,9 @@ class NodePrograms:
         with self._lock:
             if self._is_installed and os.path.exists(self.session_path):
                 return
-            os.makedirs(self.folder, mode=0o755, exist_ok=True)  # users of images run them, too
+            os.makedirs(self.folder, exist_ok=True)
+            for path in (os.path.dirname(self.folder), self.folder):  # users of images and of tasks run them, too
+                os.chmod(path, 0o755)
             for name, data in _make_programs().items():
                 if not os.path.exists(f"{self.folder}/{name}"):
                     text = data.decode("utf-8", "surrogateescape")
@@ -89,6 +91,7 @@ class NodePrograms:
             shutil.copyfile(bwrap.path, program)
             os.chmod(program, 0o555)
             shutil.copytree(bwrap.libraries, f"{draft}/{os.path.basename(bwrap.libraries)}")
+            _make_readable(draft)
             with suppress(FileExistsError, OSError):
                 os.rename(draft, target)
         finally:
@@ -110,3 +113,11 @@ class NodePrograms:
                     with suppress(FileNotFoundError):
                         os.unlink(draft)
         return path
+
+
+def _make_readable(folder: str) -> None:
+    """Let all users run what is in a folder, and only the server change it."""
+    for path, _, names in os.walk(folder):
+        os.chmod(path, 0o755)
+        for name in names:
+            os.chmod(f"{path}/{name}", 0o555)

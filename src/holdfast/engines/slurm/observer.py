@@ -6,6 +6,8 @@ A look that fails says nothing: a task is never taken for absent or lost because
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -24,7 +26,7 @@ from holdfast.engines.embedded.task_folder import is_safe_id
 
 from .accounting import AccountedJob, Accounting
 from .commands import SlurmCommands, SlurmUnavailable
-from .isolation.node_isolation import ISOLATION_FILE, NodeIsolation, describe_missing_isolation, parse_isolation
+from .isolation.node_isolation import NodeIsolation, describe_missing_isolation, parse_isolation
 from .job_numbers import JobNumbers
 from .jobs import QueuedJob, choose_job
 from .names import JobNames
@@ -32,9 +34,10 @@ from .never_starts import NeverStarts
 from .options import SlurmOptions
 from .queue_watch import JobsByName, QueueWatch
 from .reasons import describe_reason
-from .slurm_folder import SlurmFolder, TaskFacts, read_facts
+from .slurm_folder import SlurmFolder, TaskFacts, parse_uptime, read_facts
 from .task_end import EndEvidence, EndKind, EndRecord, add_run, build_end_observation, decide_end
 from .usage import parse_usage
+from .users import TaskOwners, UnixUser
 from .watched_tasks import WatchedTasks
 
 _MIN_KNOWN_TIME = 60.0  # seconds for which Slurm remembers ended jobs at least; its default is five minutes
@@ -51,6 +54,7 @@ class SlurmObserver:
         queue: QueueWatch,
         tasks: WatchedTasks,
         run_in_thread: ThreadRunner,
+        owners: TaskOwners,
     ) -> None:
         self._options = options
         self._names = names
@@ -60,6 +64,7 @@ class SlurmObserver:
         self._queue = queue
         self._tasks = tasks
         self._run_in_thread = run_in_thread
+        self._owners = owners
         self._heartbeats: dict[str, tuple[bytes, float]] = {}  # the last one, and since when it has not changed
         self._isolations: dict[str, NodeIsolation] = {}  # of tasks that run
         self._ended_since: dict[str, float] = {}  # attempts that have ended, but not reported it
@@ -83,16 +88,28 @@ class SlurmObserver:
         found = await self._run_in_thread(lambda: self._read_facts(ids))
         now = asyncio.get_running_loop().time()
         for facts in found:
+            if facts.owner is not None:
+                self._owners.note_uid(facts.owner.uid)
             last = self._heartbeats.get(facts.attempt_id)
             if facts.allocation is not None and (last is None or last[0] != facts.heartbeat):
                 self._heartbeats[facts.attempt_id] = (facts.heartbeat, now)
-                self.numbers.record_claim(facts.allocation.job, self._names.make_name(facts.leader))
+                if facts.owner is None:  # another user may write any number
+                    self.numbers.record_claim(facts.allocation.job, self._names.make_name(facts.leader))
         return found
+
+    async def read_users(self, attempt_ids: Collection[str]) -> dict[str, str]:
+        """Return the names of the users whose jobs they are."""
+        ids = [attempt_id for attempt_id in attempt_ids if is_safe_id(attempt_id)]
+        return await self._run_in_thread(lambda: {attempt_id: self._read_user(attempt_id) for attempt_id in ids})
+
+    def _read_user(self, attempt_id: str) -> str:
+        owner = self.get_folder(attempt_id).read_owner()
+        return owner.name if owner else getpass.getuser()
 
     def _read_isolation(self, facts: TaskFacts) -> None:
         """Its node writes it once, before the task takes its claim. Blocking."""
         if facts.report.claimed and facts.end is None and facts.attempt_id not in self._isolations:
-            found = parse_isolation(self.get_folder(facts.attempt_id).read_head(ISOLATION_FILE, 1000))
+            found = parse_isolation(self.get_folder(facts.attempt_id).read_isolation())
             self._isolations[facts.attempt_id] = found
 
     def _read_facts(self, attempt_ids: Sequence[str]) -> list[TaskFacts]:
@@ -102,10 +119,14 @@ class SlurmObserver:
         except OSError as error:
             why = error.strerror or str(error)
             raise EngineError(msg("The folder that all nodes share cannot be read: {why}", why=why)) from error
-        found = [read_facts(self.get_folder(attempt_id), attempt_id) for attempt_id in attempt_ids]
+        found = [self._read_task_facts(attempt_id) for attempt_id in attempt_ids]
         for facts in found:
             self._read_isolation(facts)
         return found
+
+    def _read_task_facts(self, attempt_id: str) -> TaskFacts:
+        facts = read_facts(self.get_folder(attempt_id), attempt_id)
+        return facts if facts.exists else replace(facts, recorded_uid=self._owners.find_task_uid(attempt_id))
 
     async def observe(self, attempt_ids: Collection[str], *, look: bool = False) -> dict[str, Observation]:
         """`look`: look at Slurm's queue, although the files of the tasks are enough."""
@@ -175,7 +196,8 @@ class SlurmObserver:
         return Observation(attempt_id=attempt_id, seen=ObservedState.UNREACHABLE, message=text, since=since)
 
     def find_job(self, facts: TaskFacts, jobs: JobsByName) -> QueuedJob | None:
-        named = jobs.get(self._names.make_name(facts.leader), ())
+        # Other users can submit jobs with any name.
+        named = [job for job in jobs.get(self._names.make_name(facts.leader), ()) if job.uid == facts.uid]
         return choose_job(named, facts.offset, facts.allocation.job if facts.allocation else None)
 
     async def _ask_accounting(self, found: Sequence[TaskFacts], jobs: JobsByName) -> None:
@@ -195,7 +217,7 @@ class SlurmObserver:
         if not self._may_be_forgotten(facts):
             return None
         claimed = facts.allocation.job if facts.allocation else None
-        return self._accounting.find(self._names.make_name(facts.leader), facts.offset, claimed)
+        return self._accounting.find(self._names.make_name(facts.leader), facts.uid, facts.offset, claimed)
 
     async def _combine(self, facts: TaskFacts, jobs: JobsByName) -> Observation | EndRecord:
         """Return its state after a successful look, or how it ended."""
@@ -225,7 +247,7 @@ class SlurmObserver:
 
     async def _give_up(self, facts: TaskFacts, job: QueuedJob) -> bool:
         """Cancel a job that Slurm can never start. False if it starts all the same."""
-        await self._commands.cancel(job.name, pending=True)
+        await self._commands.cancel(job.name, pending=True, user=facts.owner)
         members = facts.gang or (facts.attempt_id,)
         record = EndRecord(kind=EndKind.NEVER_STARTS, reason=job.reason)
         return await self._run_in_thread(lambda: self._end_before_start(members, record))
@@ -301,8 +323,7 @@ class SlurmObserver:
         if facts.end is None:
             ended = facts.report.ended
             if ended is None:
-                with suppress(ValueError):
-                    ended = float(facts.heartbeat)
+                ended = parse_uptime(facts.heartbeat)
             record = self._write_end(facts, add_run(record, facts.allocation, ended))
         return self._add_artifacts(facts, build_end_observation(facts.attempt_id, record))
 
@@ -311,9 +332,14 @@ class SlurmObserver:
         self._tasks.record_final_sizes(facts.attempt_id, folder)
         folder.delete_commands()
         for port in (port for ports in record.ports.values() for port in ports):
-            with suppress(OSError):
-                (self._folders.home / "ports" / f"{record.node}.{port}").unlink()
+            self._release_port(f"{self._folders.home}/ports/{record.node}.{port}", facts.owner)
         return folder.record_end(replace(record, usage=folder.read_usage()))
+
+    def _release_port(self, path: str, owner: UnixUser | None) -> None:
+        """Delete the reservation of a port, unless another user has it."""
+        with suppress(OSError):
+            if owner is None or os.lstat(path).st_uid == owner.uid:
+                os.unlink(path)
 
     def read_usages(self, attempt_ids: Collection[str]) -> dict[str, Reading]:
         """Return the usage of those that run or are held, as of their last heartbeats. Blocking."""
@@ -370,9 +396,7 @@ def _is_clear_end(facts: TaskFacts) -> bool:
 def _build_running(facts: TaskFacts) -> Observation:
     allocation, note = facts.allocation, facts.note
     assert allocation is not None
-    elapsed = 0.0
-    with suppress(ValueError):
-        elapsed = max(0.0, float(facts.heartbeat) - allocation.uptime)
+    elapsed = max(0.0, (parse_uptime(facts.heartbeat) or 0.0) - allocation.uptime)
     held = facts.notes.code
     return Observation(
         attempt_id=facts.attempt_id,

@@ -16,6 +16,7 @@ class SlurmOptions:
     qos: str = ""
     constraint: str = ""
     reservation: str = ""
+    run_as: str = "service"  # or "user": the Unix user with the name of the Holdfast user
     max_queued: int = 100  # tasks that wait in Slurm's queue at a time
     conf: str = ""  # path of slurm.conf; empty: as the commands find it
     installation_id: str = ""  # distinguishes servers that share a cluster; empty: derived from the folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from holdfast.core.messages import join_messages, msg
@@ -78,10 +79,14 @@ class QueueWaits:
             if known is None or now - known[0] > _CACHE_TIME:
                 known = self._nodes[partition] = (now, await self._commands.list_nodes(partition))
             jobs = self._jobs[1]
-        own = {job.name: job.comment for job in jobs if self._is_own(job)}
-        return list_holders(jobs, known[1], own)
+        named = [job for job in jobs if self._has_own_name(job)]
+        users = await self._observer.read_users({job.comment for job in named})
+        own = {job.name: job.comment for job in named if job.user == users.get(job.comment)}
+        # Other users can give their jobs the names of tasks.
+        shown = [job if job.user == users.get(job.comment) else replace(job, name="") for job in jobs]
+        return list_holders(shown, known[1], own)
 
-    def _is_own(self, job: RunningJob) -> bool:
+    def _has_own_name(self, job: RunningJob) -> bool:
         return bool(job.comment) and self._names.make_name(job.comment) == job.name
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from holdfast.engines.embedded.lifecycle.task_reviver import IDLE_SCRIPT, limit_
 from holdfast.engines.embedded.task_folder import is_safe_id
 from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.start_refusal import StartRefused
+from holdfast.engines.task_program import REPORT_FOLDER
 
 from .commands import SlurmCommands
 from .isolation.task_setup import TaskSetups
@@ -34,9 +36,13 @@ from .render import TaskLocation
 from .slurm_folder import HOME_FOLDER, SlurmFolder, read_facts
 from .starter import SlurmStarter
 from .task_files import create_task_files
+from .users import TaskOwners, UnixUser
 
 _START_TIMEOUT = 30.0  # seconds to wait for Slurm; the job stays in the queue after that
 _POLL_INTERVAL = 0.1  # seconds between two looks at its files
+_REPLACEMENT_PATTERN = re.compile(
+    r"s\|(@holdfast:[0-9]{1,5}:(?:address|ports?:[0-9]{1,5})@)\|([A-Za-z0-9.,:_-]{0,10000})\|g"
+)
 
 
 class RevivedJobs(RevivedTasks):
@@ -48,6 +54,7 @@ class RevivedJobs(RevivedTasks):
         folders: TaskFolders,
         starter: SlurmStarter,
         has_session: Callable[[str], bool],
+        owners: TaskOwners,
         in_thread: ThreadRunner,
         run_background: Callable[[Coroutine[Any, Any, object]], None],
     ) -> None:
@@ -57,6 +64,7 @@ class RevivedJobs(RevivedTasks):
         self._queue = queue
         self._folders = folders
         self._starter = starter
+        self._owners = owners
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def revive(self, launch: LaunchSpec) -> None:
@@ -83,10 +91,13 @@ class RevivedJobs(RevivedTasks):
         return folder
 
     async def _submit_once(self, launch: LaunchSpec, folder: SlurmFolder) -> None:
+        owner = await self._run_in_thread(folder.read_owner)
+        await self._run_in_thread(lambda: self._owners.check_owner(owner))
         exists = await self._run_in_thread(lambda: folder.has_file(REVIVED_FOLDER))
-        if exists and await self._find_job(launch.attempt_id) is not None:
+        if exists and await self._find_job(launch.attempt_id, owner) is not None:
             return
         revived = SlurmFolder(folder[REVIVED_FOLDER])
+        await self._starter.empty_user_folders(revived, owner)
         idle = await self._run_in_thread(lambda: _make_idle_launch(launch, folder))
         await self._starter.check_launch(idle)
         await self._run_in_thread(lambda: _create_files(revived, idle, folder, self._starter.setups))
@@ -98,15 +109,16 @@ class RevivedJobs(RevivedTasks):
             if not facts.exists:
                 raise ExecRefused(msg("The job for the task's files has ended."))
             if asyncio.get_running_loop().time() > until:
-                raise ExecRefused(await self._describe_wait(attempt_id))
+                raise ExecRefused(await self._describe_wait(attempt_id, facts.owner))
             await asyncio.sleep(_POLL_INTERVAL)
 
-    async def _find_job(self, attempt_id: str) -> QueuedJob | None:
+    async def _find_job(self, attempt_id: str, owner: UnixUser | None) -> QueuedJob | None:
         jobs = (await self._queue.look()).get(self._make_name(attempt_id), ())
-        return next((job for job in jobs if not job.is_final), None)
+        uid = owner.uid if owner else os.geteuid()  # other users can submit jobs with any name
+        return next((job for job in jobs if not job.is_final and job.uid == uid), None)
 
-    async def _describe_wait(self, attempt_id: str) -> str:
-        job = await self._find_job(attempt_id)
+    async def _describe_wait(self, attempt_id: str, owner: UnixUser | None) -> str:
+        job = await self._find_job(attempt_id, owner)
         if job is None:
             return msg("The job for the task's files has ended.")
         why = describe_reason(job.reason, job.start_at, datetime.now(UTC))
@@ -118,7 +130,9 @@ class RevivedJobs(RevivedTasks):
         if not await self._run_in_thread(lambda: folder.has_file(REVIVED_FOLDER)):
             return
         async with self._locks.setdefault(attempt_id, asyncio.Lock()):
-            await self._commands.cancel(self._make_name(attempt_id))
+            owner = await self._run_in_thread(SlurmFolder(folder.path).read_owner)
+            await self._commands.cancel(self._make_name(attempt_id), user=owner)
+            await self._starter.empty_user_folders(SlurmFolder(folder[REVIVED_FOLDER]), owner)
             await self._run_in_thread(lambda: remove_tree(folder[REVIVED_FOLDER]))
 
     async def _end_task_in_thread(self, attempt_id: str) -> None:
@@ -135,7 +149,7 @@ class RevivedJobs(RevivedTasks):
 
 def _make_idle_launch(launch: LaunchSpec, folder: SlurmFolder) -> LaunchSpec:
     """Return the same task with a command that only waits. Blocking: it reads the addresses that the task had."""
-    replacements = parse_replacements(folder.read_head("report/replacements", 1 << 20))
+    replacements = parse_replacements(folder.read_head(f"{REPORT_FOLDER}/replacements", 1 << 20))
     return replace(
         launch,
         script="",
@@ -153,9 +167,10 @@ def _make_idle_launch(launch: LaunchSpec, folder: SlurmFolder) -> LaunchSpec:
 
 
 def parse_replacements(data: bytes) -> dict[str, str]:
-    """Parse the sed commands with which a node has filled in addresses."""
-    lines = (line.split("|") for line in data.decode("utf-8", "replace").splitlines())
-    return {words[1]: words[2] for words in lines if len(words) == 4 and words[0] == "s"}
+    """Parse the sed commands with which a node has filled in addresses. The task may have written others: a value must
+    not contain what is replaced next."""
+    lines = (_REPLACEMENT_PATTERN.fullmatch(line) for line in data.decode("ascii", "replace").splitlines())
+    return {found[1]: found[2] for found in lines if found}
 
 
 def _replace_words(text: str, replacements: Mapping[str, str]) -> str:
@@ -168,4 +183,4 @@ def _create_files(revived: SlurmFolder, idle: LaunchSpec, folder: SlurmFolder, s
     remove_tree(revived.path)
     os.mkdir(revived.path, 0o700)
     os.symlink(folder[HOME_FOLDER], revived[HOME_FOLDER])
-    create_task_files(revived, idle, setups, home=folder[HOME_FOLDER])
+    create_task_files(revived, idle, setups, home=folder[HOME_FOLDER], owner=folder.read_owner())

@@ -35,6 +35,7 @@ class SlurmSession:
         terminal: int | None,
         send_signals: SignalSender,
         is_task_over: Callable[[], Awaitable[bool]],
+        signal_srun: Callable[[int], Awaitable[None]],
         start_background: Callable[[Coroutine[Any, Any, object]], None],
     ) -> None:
         output, input_, errors = streams
@@ -46,6 +47,7 @@ class SlurmSession:
         self._terminal = terminal  # the same descriptor as `output`
         self._send_signals = send_signals
         self._is_task_over = is_task_over
+        self._signal_process = signal_srun
         self._start_background = start_background
         self._pid = 0  # on the node
         self._first_output = b""
@@ -93,7 +95,7 @@ class SlurmSession:
         if self._terminal is not None and self._output.is_open:
             with suppress(OSError):
                 termios.tcsetwinsize(self._terminal, (clamp_terminal_size(rows), clamp_terminal_size(columns)))
-                self._signal_srun(signal.SIGWINCH)
+                self._start_background(self._signal_srun(signal.SIGWINCH))
 
     def send_signal(self, number: int) -> None:
         if self._pid and not self.ended.done():
@@ -129,17 +131,17 @@ class SlurmSession:
 
     async def kill(self) -> None:
         """Kill the command and all processes that it started. Returns once srun has exited."""
-        self._signal_srun(signal.SIGTERM)
+        await self._signal_srun(signal.SIGTERM)
         try:
             await asyncio.wait_for(asyncio.shield(self.ended), _KILL_TIMEOUT)
         except TimeoutError:
-            self._signal_srun(signal.SIGKILL)
+            await self._signal_srun(signal.SIGKILL)
             await asyncio.shield(self.ended)
 
-    def _signal_srun(self, number: int) -> None:
+    async def _signal_srun(self, number: int) -> None:
         if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(number)
+            with suppress(EngineError):
+                await self._signal_process(number)
 
 
 def open_raw_terminal(columns: int, rows: int) -> tuple[int, int]:

@@ -16,6 +16,8 @@ from holdfast.engines.embedded.exec.task_processes import sort_by_parent
 from holdfast.engines.task_program import TaskFile, render_env_file
 from holdfast.tcp_listeners import parse_address
 
+from .users import UnixUser
+
 CONNECT_KIND = "connect"
 MAX_WELCOME_SIZE = 4096  # bytes
 _REFUSALS = {
@@ -36,6 +38,7 @@ class StepLocation:
     job: int  # number of its job, or of the first component
     offset: int | None = None  # which component of its job; None: it has only one
     node: str
+    user: UnixUser | None = None  # that it runs as; None: the server's
 
 
 def render_step(location: StepLocation, command: Sequence[str], *, terminal: bool = False) -> list[str]:

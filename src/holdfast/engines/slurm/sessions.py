@@ -22,6 +22,8 @@ from holdfast.engines.embedded.exec.exec_sessions import check_command, get_task
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 from holdfast.engines.embedded.lifecycle.task_folders import REVIVED_FOLDER
 from holdfast.engines.embedded.task_folder import is_safe_id
+from holdfast.engines.start_refusal import StartRefused
+from holdfast.engines.task_program import REPORT_FOLDER
 
 from .commands import SlurmCommands
 from .node_programs import NodePrograms
@@ -40,6 +42,7 @@ from .session_request import (
 from .shared_files import write_file
 from .slurm_folder import SlurmFolder, TaskFacts, read_facts
 from .task_end import KILL_CODE
+from .users import TaskOwners, UnixUser
 
 _START_TIMEOUT = 30.0  # seconds until a session must have started
 _CONNECT_TIMEOUT = 5.0  # seconds for a connection to a node
@@ -53,12 +56,14 @@ class SlurmSessions:
         commands: SlurmCommands,
         observer: SlurmObserver,
         programs: NodePrograms,
+        owners: TaskOwners,
         run_in_thread: ThreadRunner,
         start_background: Callable[[Coroutine[Any, Any, object]], None],
     ) -> None:
         self._commands = commands
         self._observer = observer
         self._programs = programs
+        self._owners = owners
         self._run_in_thread = run_in_thread
         self._start_background = start_background
         self._sessions: dict[SlurmSession, str] = {}  # sessions with a running command -> attempt id
@@ -96,12 +101,21 @@ class SlurmSessions:
             if asyncio.get_running_loop().time() > until:
                 raise ExecRefused(msg("The task is still being set up. Try again in a moment."))
             await asyncio.sleep(_POLL_INTERVAL)
+        await self._check_owner(facts.owner)
         return StepLocation(
             folder=folder.path,
             job=facts.allocation.job,
             offset=facts.offset if facts.gang else None,
             node=facts.allocation.node,
+            user=facts.owner,
         )
+
+    async def _check_owner(self, owner: UnixUser | None) -> None:
+        """Raise ExecRefused if nothing more may run as the user of the task."""
+        try:
+            await self._run_in_thread(lambda: self._owners.check_owner(owner))
+        except StartRefused as refusal:
+            raise ExecRefused(refusal.message) from refusal
 
     def _read_facts(self, attempt_id: str) -> tuple[SlurmFolder, TaskFacts]:
         """Return what the files of a task say; of one that has ended, those of the job over its files. Blocking."""
@@ -126,7 +140,7 @@ class SlurmSessions:
         action, *rest = words
         command = [self._programs.session_path, action, location.folder, *rest]
         try:
-            return await self._commands.run_step(render_step(location, command))
+            return await self._commands.run_step(render_step(location, command), location.user)
         except EngineError as error:
             raise ExecRefused(msg("Slurm did not start a step in the task: {error}", error=error)) from error
 
@@ -161,7 +175,8 @@ class SlurmSessions:
             argv: Sequence[str] = command.argv
             if command.kind is ExecKind.STACK_DUMP:
                 argv = (self._programs.install_py_spy(), *py_spy.build_argv(command.process)[1:])
-            write_file(_get_request_path(location, session_id), render_session_file(command, argv, kind))
+            content = render_session_file(command, argv, kind)
+            write_file(_get_request_path(location, session_id), content, location.user)
 
         try:
             await self._run_in_thread(write)
@@ -201,6 +216,7 @@ class SlurmSessions:
             ours[0] if terminal is not None else None,
             partial(self._send_signals, location),
             partial(self._is_over, attempt_id),
+            lambda number: self._commands.signal_process(process, number, location.user),
             self._start_background,
         )
 
@@ -209,7 +225,9 @@ class SlurmSessions:
     ) -> asyncio.subprocess.Process:
         command = [self._programs.session_path, "open", location.folder, session_id]
         try:
-            return await self._commands.start_step(render_step(location, command, terminal=terminal), streams)
+            return await self._commands.start_step(
+                render_step(location, command, terminal=terminal), streams, location.user
+            )
         except EngineError as error:
             raise ExecRefused(str(error)) from error
 
@@ -232,8 +250,9 @@ class SlurmSessions:
         if not listeners:
             name = get_task_name(attempt_id)
             raise ExecRefused(msg("Nothing listens on port {port} of {attempt_id}.", port=port, attempt_id=name))
-        node = await self._find_address(location.node)
-        for host in list_direct_hosts(listeners, node):
+        # What another user says about its listeners and its node is not true for certain: it is only used on a node.
+        direct = [] if location.user else list_direct_hosts(listeners, await self._find_address(location.node))
+        for host in direct:
             with suppress(OSError, TimeoutError):
                 return await asyncio.wait_for(asyncio.open_connection(host, port), _CONNECT_TIMEOUT)
         return await self._open_relay(location, get_local_host(listeners[0]), port)
@@ -323,7 +342,7 @@ def _parse_listener(listener: str) -> ipaddress.IPv4Address | ipaddress.IPv6Addr
 
 
 def _get_request_path(location: StepLocation, session_id: str) -> str:
-    return f"{location.folder}/session.{session_id}"
+    return f"{location.folder}/{REPORT_FOLDER}/session.{session_id}"
 
 
 def _close_fds(fds: Any) -> None:

@@ -22,7 +22,7 @@ from holdfast.engines.embedded.task_folder import is_safe_id
 from holdfast.engines.embedded.tree_removal import remove_tree
 from holdfast.engines.start_refusal import StartRefused
 
-from .commands import SlurmCommands, SlurmUnavailable, SubmissionRefused
+from .commands import SlurmCommands, SlurmUnavailable, SubmissionRefused, UserDenied
 from .isolation.task_setup import TaskSetups
 from .names import JobNames
 from .observer import SlurmObserver
@@ -30,9 +30,11 @@ from .options import SlurmOptions
 from .queue_watch import QueueWatch
 from .reasons import describe_refusal, is_too_large
 from .render import TaskLocation, render_submission
+from .slurm_folder import USER_FOLDERS, SlurmFolder
 from .task_end import EndKind, EndRecord
 from .task_files import create_task_files
 from .time_limits import PartitionLimits
+from .users import TaskOwners, UnixUser
 
 
 class SlurmStarter:
@@ -45,6 +47,7 @@ class SlurmStarter:
         observer: SlurmObserver,
         setups: TaskSetups,
         run_in_thread: ThreadRunner,
+        owners: TaskOwners,
     ) -> None:
         self._options = options
         self.setups = setups
@@ -54,6 +57,7 @@ class SlurmStarter:
         self._queue = queue
         self._observer = observer
         self._run_in_thread = run_in_thread
+        self._owners = owners
         self._locks: dict[str, asyncio.Lock] = {}
         self._gangs: dict[tuple[str, ...], dict[str, LaunchSpec]] = {}  # members that were passed, until all were
         self._forming: dict[str, datetime] = {}  # attempts that wait for the other members of their gang
@@ -107,8 +111,10 @@ class SlurmStarter:
         folder = self._observer.get_folder(launch.attempt_id)
         try:
             if not folder.exists():  # it may be archived
+                owner = self._owners.find_user(launch.user)
                 os.mkdir(folder.path, 0o700)
-                create_task_files(folder, launch, self.setups, is_new=True)
+                self._record_owner(launch.attempt_id, owner)
+                create_task_files(folder, launch, self.setups, owner=owner, is_new=True)
                 return True
         except (FileExistsError, FileNotFoundError):  # another server was first, or the shared folder is not there
             pass
@@ -122,9 +128,21 @@ class SlurmStarter:
         if seen.seen is not ObservedState.ABSENT:
             return False
         await self.check_launch(launch)
-        folder = self._observer.get_active_folder(launch.attempt_id)
-        await self._run_in_thread(lambda: create_task_files(folder, launch, self.setups))
+        await self._run_in_thread(lambda: self._prepare_absent_task(launch))
         return True
+
+    def _prepare_absent_task(self, launch: LaunchSpec) -> None:
+        """Create the files of a task that no job runs. Blocking."""
+        folder = self._observer.get_active_folder(launch.attempt_id)
+        owner = self._owners.find_user(launch.user)
+        self._record_owner(launch.attempt_id, owner)
+        create_task_files(folder, launch, self.setups, owner=owner)
+
+    def _record_owner(self, attempt_id: str, owner: UnixUser | None) -> None:
+        if owner is not None:
+            self._owners.record_task(attempt_id, owner)
+        else:
+            self._owners.forget_task(attempt_id)
 
     def _forget_gang(self, gang: tuple[str, ...]) -> None:
         self._gangs.pop(gang, None)
@@ -149,17 +167,21 @@ class SlurmStarter:
         fitted = await self._limits.fit_all([task.launch for task in tasks])
         tasks = [replace(task, launch=launch) for task, launch in zip(tasks, fitted, strict=True)]
         submission = render_submission(name, tasks, self._options)
+        owner = await self._run_in_thread(SlurmFolder(tasks[0].folder).read_owner)
         self._queue.record_submission(name)
         try:
-            number = await self._commands.submit(submission.arguments, submission.script)
+            number = await self._commands.submit(submission.arguments, submission.script, owner)
             if number is not None:
                 self._observer.numbers.record_submission(number, name, len(tasks))
         except SubmissionRefused as refusal:
             cause = Cause.TOO_LARGE if is_too_large(str(refusal)) else Cause.NOT_ALLOWED
             raise StartRefused(describe_refusal(str(refusal)), cause=cause) from refusal
+        except UserDenied as denial:
+            raise StartRefused(str(denial), cause=Cause.NOT_ALLOWED) from denial
         except SlurmUnavailable:  # it may have been accepted all the same
             with suppress(SlurmUnavailable):
-                if name in await self._queue.look():
+                uid = owner.uid if owner else os.geteuid()
+                if any(job.uid == uid for job in (await self._queue.look()).get(name, ())):
                     return
             raise
 
@@ -188,4 +210,19 @@ class SlurmStarter:
     async def delete_files(self, attempt_id: str) -> None:
         """Delete the files of a task that was never submitted."""
         path = self._observer.get_active_folder(attempt_id).path
+        await self.empty_folders(attempt_id)
         await self._run_in_thread(lambda: remove_tree(path))
+        await self._run_in_thread(lambda: self._owners.forget_task(attempt_id))
+
+    async def empty_folders(self, attempt_id: str) -> None:
+        """Delete what the user of an ended task has created, as that user: the server may not be allowed to."""
+        folder = self._observer.get_folder(attempt_id)
+        await self.empty_user_folders(folder, await self._run_in_thread(folder.read_owner))
+
+    async def empty_user_folders(self, folder: SlurmFolder, owner: UnixUser | None) -> None:
+        if owner is not None and os.geteuid() != 0:
+            found = await self._run_in_thread(
+                lambda: [folder[name] for name in USER_FOLDERS if os.path.isdir(folder[name])]
+            )
+            with suppress(UserDenied):  # the user was deleted: what remains is not in the way
+                await self._commands.delete_files(found, owner)

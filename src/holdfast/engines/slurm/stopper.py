@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from holdfast.core.attempt import Observation, ObservedState
@@ -18,12 +19,13 @@ from holdfast.core.messages import msg
 from holdfast.engines.embedded.lifecycle.disk_limits import ThreadRunner
 
 from .commands import SlurmCommands
-from .jobs import QueuedJob
+from .jobs import QueuedJob, list_duplicates
 from .names import JobNames
 from .observer import SlurmObserver
 from .queue_watch import QueueWatch
 from .slurm_folder import TaskFacts
 from .task_end import KILL_CODE, TERM_CODE, EndKind, EndRecord
+from .users import TaskOwners, UnixUser
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class SlurmStopper:
         start_background: Callable[[Coroutine[Any, Any, object]], None],
         report: Callable[[Observation], None],
         interval: float,
+        owners: TaskOwners,
     ) -> None:
         self._names = names
         self._commands = commands
@@ -52,6 +55,7 @@ class SlurmStopper:
         self._start_background = start_background
         self._report = report
         self._interval = interval
+        self._owners = owners
         self._kill_at: dict[str, float] = {}  # tasks that are stopped, in the event loop's time
 
     def is_stopping(self, attempt_id: str) -> bool:
@@ -64,6 +68,14 @@ class SlurmStopper:
         self._kill_at[attempt_id] = kill_at if known is None else min(known, kill_at)
         if known is None:
             self._start_background(self._stop_until_ended(attempt_id))
+
+    async def cancel_duplicates(self) -> None:
+        """Cancel second submissions of the same task. They would do no harm, but wait for as long as the first runs."""
+        for name, jobs in self._queue.last_jobs.items():
+            for number in list_duplicates(jobs):
+                uid = next(job.uid for job in jobs if job.leader == number)
+                user = await self._run_in_thread(partial(self._owners.find_by_uid, uid))
+                await self._commands.cancel_pending(number, name, user)
 
     async def _stop_until_ended(self, attempt_id: str) -> None:
         terminated = False  # with the task's own processes there
@@ -102,22 +114,25 @@ class SlurmStopper:
             await self._run_in_thread(lambda: self._observer.get_folder(attempt_id).record_stop(code))
         if job is None or job.is_final:
             return terminated
+        user = facts.owner or await self._run_in_thread(lambda: self._owners.find_by_uid(job.uid))
         if facts.gang:
-            return await self._signal_member(facts, job, signals if needs_signal else ())
+            return await self._signal_member(facts, job, signals if needs_signal else (), user)
         name = self._names.make_name(attempt_id)
         if job.is_pending:
-            await self._commands.cancel(name, pending=True)
+            await self._commands.cancel(name, pending=True, user=user)
         elif is_over:
-            await self._commands.signal_job(name, "KILL")
+            await self._commands.signal_job(name, "KILL", user=user)
             if asyncio.get_running_loop().time() >= self._kill_at[attempt_id] + _CANCEL_DELAY:
-                await self._commands.cancel(name)  # also what escaped the signal
+                await self._commands.cancel(name, user=user)  # also what escaped the signal
         elif needs_signal:
             # A stopped process takes SIGTERM only once it is continued.
-            await self._commands.signal_job(name, *signals)
+            await self._commands.signal_job(name, *signals, user=user)
             return facts.report.claimed or not facts.exists  # while its sandbox is set up, the signal is lost
         return terminated
 
-    async def _signal_member(self, facts: TaskFacts, job: QueuedJob, signals: tuple[str, ...]) -> bool:
+    async def _signal_member(
+        self, facts: TaskFacts, job: QueuedJob, signals: tuple[str, ...], user: UnixUser | None
+    ) -> bool:
         allocation = facts.allocation
         is_over = asyncio.get_running_loop().time() >= self._kill_at[facts.attempt_id]
         if allocation is None:
@@ -125,13 +140,13 @@ class SlurmStopper:
             if not await self._run_in_thread(lambda: self._end_before_start(facts.attempt_id, code)):
                 return False  # it is starting
             if await self._have_all_ended(facts.gang):
-                await self._commands.cancel(self._names.make_name(facts.leader))
+                await self._commands.cancel(self._names.make_name(facts.leader), user=user)
             return True
         step = f"{job.number}.{allocation.step}"
         if is_over:
-            await self._commands.signal_step(step, "KILL")
+            await self._commands.signal_step(step, "KILL", user=user)
         elif signals:
-            await self._commands.signal_step(step, *signals)
+            await self._commands.signal_step(step, *signals, user=user)
             return facts.report.claimed
         return True
 

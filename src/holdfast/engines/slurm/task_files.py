@@ -14,22 +14,35 @@ from holdfast.engines.embedded.folder_content import StartNote
 from holdfast.engines.embedded.lifecycle.notes import create_notes_folder
 from holdfast.engines.task_program import LOG_FILES, REPORT_FOLDER, SECRET_FILES, TaskFile, make_variable_name
 
+from .isolation.sandbox_files import SANDBOX_FILES
 from .isolation.task_setup import TaskSetup, TaskSetups, give_files_to_user
 from .render import NODE_PROGRAM
 from .shared_files import create_file, write_file
-from .slurm_folder import GANG_FILE, HOME_FOLDER, INNER_FOLDER, SlurmFolder
+from .slurm_folder import GANG_FILE, HOME_FOLDER, INNER_FOLDER, OWNER_FILE, USER_FOLDERS, SlurmFolder
+from .users.file_access import READ, TRAVERSABLE_MODE, WRITE, give_files
+from .users.unix_user import UnixUser
 
+_OUTPUT_FILES = ("slurm.out", "variables")  # that Slurm and the node write as the task's user
+_READ_FILES = ("task", "ports", "members", *SANDBOX_FILES)  # others are readable by all: programs
 # Read at import: an upgrade may replace the file under a running server.
 _NODE_PROGRAM = (Path(__file__).parents[2] / "runtime" / "slurm_task.sh").read_text()
 
 
 def create_task_files(
-    folder: SlurmFolder, launch: LaunchSpec, setups: TaskSetups, home: str = "", *, is_new: bool = False
+    folder: SlurmFolder,
+    launch: LaunchSpec,
+    setups: TaskSetups,
+    home: str = "",
+    *,
+    owner: UnixUser | None = None,
+    is_new: bool = False,
 ) -> None:
     """Create everything that the node needs; existing files are replaced. `home`: its home, if it is another folder.
-    `is_new`: its folder was created for this call."""
-    os.makedirs(folder.path, mode=0o700, exist_ok=True)
-    setup = setups.prepare(launch, folder.path, home or folder[HOME_FOLDER])
+    `owner`: the user that it runs as, if that is not the server's. `is_new`: its folder was created for this call."""
+    if not is_new:
+        os.makedirs(folder.path, mode=0o700, exist_ok=True)
+        os.chmod(folder.path, 0o700)  # until the owner is set
+    setup = setups.prepare(launch, folder.path, home or folder[HOME_FOLDER], owner)
     ports = "".join(
         f"{label} HOLDFAST_PORT_{make_variable_name(label)} {count}\n" for label, count in launch.port_counts.items()
     )
@@ -53,6 +66,18 @@ def create_task_files(
         give_files_to_user(folder, home or folder[HOME_FOLDER], setup.user)
     if folder.read_start_note() is None:
         folder.write_start_note(_make_start_note(launch, setup))
+    if owner is not None:
+        _hand_over(folder, owner)
+
+
+def _hand_over(folder: SlurmFolder, owner: UnixUser) -> None:
+    """Let that user run the task. The folder itself stays the server's: nothing in it can be replaced."""
+    write_file(folder[OWNER_FILE], TaskFile(text=owner.to_text(), mode=0o400))
+    for name in _OUTPUT_FILES:
+        os.close(os.open(folder[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    give_files([folder[name] for name in (*USER_FOLDERS, *_OUTPUT_FILES, *LOG_FILES, *SECRET_FILES)], owner, WRITE)
+    give_files([folder[name] for name in _READ_FILES], owner, READ)
+    os.chmod(folder.path, TRAVERSABLE_MODE)
 
 
 def _make_start_note(launch: LaunchSpec, setup: TaskSetup) -> StartNote:

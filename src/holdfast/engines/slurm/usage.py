@@ -10,7 +10,10 @@ USAGE_FILE = "usage"  # in the report folder
 MAX_USAGE_SIZE = 500  # bytes
 _TICKS_PER_SECOND = 100  # of Linux, in /proc
 _UNLIMITED_MEMORY = 1 << 60  # cgroups of version 1 express it by a number
-_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?) ([0-9]+) ([0-9]+) ([0-9]+) (-|[0-9]+) (-|[0-9]+)\n?")
+_NUMBER = "[0-9]{1,18}"  # a task that is not isolated can write anything
+_PATTERN = re.compile(
+    rf"([0-9]{{1,9}}(?:\.[0-9]{{1,6}})?) ({_NUMBER}) ({_NUMBER}) ({_NUMBER}) (-|{_NUMBER}) (-|[0-9]{{1,19}})\n?"
+)
 
 
 def parse_usage(text: str) -> Reading | None:

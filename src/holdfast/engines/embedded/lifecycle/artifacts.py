@@ -51,7 +51,8 @@ def may_have_artifacts(folder: TaskFolder, note: StartNote | None) -> bool:
     return True
 
 
-def collect_artifacts(folder: TaskFolder, note: StartNote, sink: ArtifactSink) -> None:
+def collect_artifacts(folder: TaskFolder, note: StartNote, sink: ArtifactSink, uid: int | None = None) -> None:
+    """`uid`: the only user whose files are collected, if not all are: a hard link may be to a file of another."""
     inside = TaskFiles(folder, note)
     try:
         top = inside.open_folder(f"{inside.home}/{ARTIFACTS_FOLDER}")
@@ -60,7 +61,7 @@ def collect_artifacts(folder: TaskFolder, note: StartNote, sink: ArtifactSink) -
             msg("{name} in the task's home folder {problem}", name=ARTIFACTS_FOLDER, problem=problem)
         ) from problem
     if top is not None:
-        _ArtifactWalker(sink).add_all_files(top)
+        _ArtifactWalker(sink, uid).add_all_files(top)
 
 
 @dataclass(slots=True)
@@ -71,8 +72,9 @@ class _FolderLevel:
 
 
 class _ArtifactWalker:
-    def __init__(self, sink: ArtifactSink) -> None:
+    def __init__(self, sink: ArtifactSink, uid: int | None = None) -> None:
         self._sink = sink
+        self._uid = uid
         self._visited_count = 0
 
     def add_all_files(self, top: int) -> None:
@@ -127,8 +129,10 @@ class _ArtifactWalker:
         except OSError:
             self._sink.skip_entry(path, SkipReason.UNREADABLE)
             return None
-        if stat.S_ISREG(status.st_mode):
-            self._sink.add_file(path, status.st_size, partial(_open_file, level.fd, name))
+        if stat.S_ISREG(status.st_mode) and self._uid not in (None, status.st_uid):
+            self._sink.skip_entry(path, SkipReason.UNREADABLE)
+        elif stat.S_ISREG(status.st_mode):
+            self._sink.add_file(path, status.st_size, partial(_open_file, level.fd, name, self._uid))
         elif not _is_whiteout(status):
             self._sink.skip_entry(path, _get_skip_reason(status.st_mode))
         return None
@@ -145,10 +149,14 @@ def _get_skip_reason(mode: int) -> SkipReason:
     return SkipReason.LINK if stat.S_ISLNK(mode) else SkipReason.SPECIAL
 
 
-def _open_file(folder: int, name: bytes) -> BinaryIO:
+def _open_file(folder: int, name: bytes, uid: int | None = None) -> BinaryIO:
     """Open a regular file; it may have been replaced since it was listed."""
     fd = os.open(name, _FILE_OPEN_FLAGS, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(fd).st_mode) or _is_metacopy(fd):
+    status = os.fstat(fd)
+    if uid is not None and status.st_uid != uid:
+        os.close(fd)
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if not stat.S_ISREG(status.st_mode) or _is_metacopy(fd):
         os.close(fd)
         raise OSError(errno.EINVAL, msg("Not a regular file"))
     return open(fd, "rb", buffering=0)

@@ -34,11 +34,12 @@ from .artifacts import ARTIFACTS_FOLDER
 _HIDDEN_FOLDERS = ("/proc", "/sys", "/dev", "/run")  # of every task its own: a home there is not the image's
 
 
-def add_image_user(root: SandboxRoot, image: Image, is_privileged: bool) -> SandboxRoot:
-    """Return the root for a task that becomes the image's user; with a warning if this machine cannot do that."""
+def add_image_user(root: SandboxRoot, image: Image, is_privileged: bool, obstacle: str = "") -> SandboxRoot:
+    """Return the root for a task that becomes the image's user; with a warning if this machine cannot do that.
+    `obstacle`: why no task can; empty: nothing."""
     if is_root_user(image.user):
         return root
-    why = describe_missing_support() if is_privileged else msg("the server does not run as root")
+    why = obstacle or (describe_missing_support() if is_privileged else msg("the server does not run as root"))
     if why:
         return replace(root, warning=make_root_warning(image.user, why))
     try:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from holdfast.core.errors import sanitize_output
 from holdfast.core.messages import msg
 from holdfast.engines.base import Isolation
 
-ISOLATION_FILE, REFUSAL_FILE = "isolation", "refusal"  # in the task's folder, written on the node
+ISOLATION_FILE, REFUSAL_FILE = "isolation", "refusal"  # in the report folder of the task
 _MAX_NAMED_NODES = 3
 
 
@@ -31,7 +32,7 @@ class NodeIsolation:
 
 
 def parse_isolation(data: bytes) -> NodeIsolation:
-    way, _, rest = data.decode("utf-8", "replace").strip().partition(" ")
+    way, _, rest = sanitize_output(data).partition(" ")
     return NodeIsolation(way, why=rest) if way == "none" else NodeIsolation(way, root=rest)
 
 
@@ -68,8 +69,21 @@ def find_isolation(nodes: Mapping[str, NodeIsolation], mode: str) -> Isolation:
     return Isolation.READ_ONLY if nodes or mode != IsolationMode.AUTO else Isolation.NONE
 
 
+def list_user_notes(mode: str) -> Iterator[str]:
+    """Yield what tasks must do without that run as the Unix users of their owners."""
+    if mode == IsolationMode.NONE:
+        yield msg(
+            "Tasks in Slurm are not isolated: they run as the Unix users of their owners and see the files of the node."
+        )
+        return
+    yield msg(
+        "Tasks in Slurm run as the Unix users of their owners. On the image `host`, the node's files are read-only."
+    )
+    yield msg("Nodes do not report to the server: each job says how it is isolated, and changes are seen later.")
+
+
 def list_isolation_notes(nodes: Mapping[str, NodeIsolation], mode: str) -> Iterator[str]:
-    """Yield what tasks must do without, and the remedy."""
+    """Yield what tasks must do without that run as the server's user, and the remedy."""
     if mode == IsolationMode.NONE:
         yield msg("Tasks in Slurm are not isolated: they run as the server's user and see the files of the node.")
         return

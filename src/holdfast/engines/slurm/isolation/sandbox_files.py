@@ -22,7 +22,7 @@ from holdfast.engines.start_refusal import StartRefused
 from holdfast.engines.task_program import TaskFile, make_hostname
 
 SANDBOX_PROGRAM = "slurm-sandbox"  # runtime/slurm_sandbox.sh, in the task's folder
-_VARIABLES_FILE, _MOUNTS_FILE = "sandbox", "mounts.list"
+SANDBOX_FILES = _VARIABLES_FILE, _MOUNTS_FILE = "sandbox", "mounts.list"
 _NO_FOLDER = "/dev/null"  # for paths without links of this machine
 _DRIVER_FOLDER = "/usr/local/nvidia"  # where images for CUDA expect the driver
 # Read at import: an upgrade may replace the file under a running server.

@@ -35,6 +35,9 @@ from holdfast.engines.task_user import TaskUser
 from ..node_programs import NodePrograms
 from ..options import SlurmOptions
 from ..render import MAX_GANG_SIZE
+from ..users.shared_folders import open_path
+from ..users.task_owners import USER_MODE
+from ..users.unix_user import UnixUser
 from .node_isolation import IsolationMode, NodeIsolation, parse_isolation
 from .sandbox_files import SandboxPlan, has_moved_volume, make_sandbox_files, make_volume_binds
 
@@ -107,8 +110,10 @@ class TaskSetups:
         make_volume_binds(launch, image.rootfs if image else "")
 
     def read_nodes(self) -> dict[str, NodeIsolation]:
-        """Return how nodes have run tasks, by name."""
-        found = {}
+        """Return how nodes have run tasks, by name; nothing if tasks run as other users, which do not record it."""
+        found: dict[str, NodeIsolation] = {}
+        if self._options.run_as == USER_MODE:
+            return found
         with suppress(OSError):
             for entry in os.scandir(self._home / NODES_FOLDER):
                 if "." not in entry.name:  # it is being written
@@ -116,12 +121,15 @@ class TaskSetups:
                         found[entry.name] = parse_isolation(Path(entry.path).read_bytes()[:1000])
         return found
 
-    def prepare(self, launch: LaunchSpec, folder: str, scratch: str) -> TaskSetup:
-        """`scratch`: the folder that contains its home."""
+    def prepare(self, launch: LaunchSpec, folder: str, scratch: str, owner: UnixUser | None = None) -> TaskSetup:
+        """`scratch`: the folder that contains its home. `owner`: the user that it runs as, if not the server's."""
         image = self._find_image(launch)
         if image is not None:
-            return self._prepare_image(launch, image, folder, scratch)
-        program = build_task_program(launch, folder=folder, home=scratch, user_name=getpass.getuser())
+            if owner is not None:
+                open_path(image.rootfs, str(self._home))
+            return self._prepare_image(launch, image, folder, scratch, can_switch=owner is None)
+        user_name = owner.name if owner else getpass.getuser()
+        program = build_task_program(launch, folder=folder, home=scratch, user_name=user_name)
         files = dict(program.files)
         if self._options.isolation != IsolationMode.NONE:
             files |= self._make_sandbox_files(launch, scratch=scratch, home=scratch)
@@ -130,11 +138,15 @@ class TaskSetups:
         warning = msg("{image} is not used: tasks in Slurm run on the files of the node.", image=launch.image)
         return TaskSetup(files=files, warning=warning, replaces_image=True)
 
-    def _prepare_image(self, launch: LaunchSpec, image: Image, folder: str, scratch: str) -> TaskSetup:
+    def _prepare_image(
+        self, launch: LaunchSpec, image: Image, folder: str, scratch: str, *, can_switch: bool
+    ) -> TaskSetup:
+        """`can_switch`: the task can become the image's user, if the server is root."""
         self._images.record_use(image)
         root = SandboxRoot(lower=image.rootfs)
         if launch.as_image_user:
-            root = add_image_user(root, image, os.geteuid() == 0)
+            why = "" if can_switch else msg("tasks run as the Unix users of their owners")
+            root = add_image_user(root, image, os.geteuid() == 0, why)
         user = root.task_user
         workdir = resolve_path_inside(image.rootfs, image.workdir) if image.workdir else None
         own = replace(launch, workdir=launch.workdir or workdir)  # in the sandbox, where no link leads outside

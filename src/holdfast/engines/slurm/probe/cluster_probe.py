@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from holdfast.core.conditions import Condition
@@ -34,6 +35,7 @@ from ..commands import SlurmCommands, SubmissionRefused
 from ..options import SlurmOptions
 from ..reasons import describe_refusal, is_refusal
 from ..shared_files import write_file
+from ..users import TaskOwners
 from .probe_result import (
     FOLDER_CODES,
     MAX_OUTPUT_SIZE,
@@ -52,12 +54,14 @@ from .probe_result import (
     serialize_results,
 )
 from .setup_checks import check_setup, list_missing_commands
+from .user_checks import check_users
 
 _SCRIPT = (Path(__file__).parents[3] / "runtime" / "slurm_probe.sh").read_text()  # at import, as all node programs
 _RESULTS_FILE = "probe.json"
 _PROBE_FOLDER = "probe"
 _MAX_AGE = 24 * 3600.0  # seconds that a result is used; nodes change without notice
 _MAX_PARTITIONS = 32  # that are checked
+_MAX_USERS = 50  # that are checked
 _IMMEDIATE = 10  # seconds that a probe waits for free resources
 _RETURN_TIMEOUT = 5.0  # seconds until a file of the node must be visible here
 _BATCH_TIMEOUT = 20.0  # seconds for a probe as a batch job
@@ -77,6 +81,7 @@ class ClusterProbe:
         home: Path,
         run_in_thread: ThreadRunner,
         on_health: Callable[[], None],
+        owners: TaskOwners,
     ) -> None:
         self._options = options
         self._name = name  # of the probe jobs
@@ -85,6 +90,7 @@ class ClusterProbe:
         self._home = home
         self._run_in_thread = run_in_thread
         self._on_health = on_health
+        self._owners = owners
         self._results: dict[str, tuple[str, ProbeResult]] = {}  # by partition, with the fingerprint
         self._partitions: dict[str, None] = {options.partition: None}  # those that are used, in order
         self._default = ""  # name of the cluster's default partition
@@ -118,7 +124,7 @@ class ClusterProbe:
     def extend_health(self, health: EngineHealth) -> EngineHealth:
         """Add what the checks found."""
         results = [found[1] for found in self._results.values()]
-        conditions = [each for result in results for each in build_conditions(result, os.geteuid())]
+        conditions = [each for result in results for each in build_conditions(result, os.geteuid(), self._list_users())]
         notes = tuple(describe_result(result) for result in results if result.state is not ProbeState.FAILED)
         return replace(
             health, notes=(*health.notes, *notes), conditions=(*health.conditions, *self._setup, *conditions)
@@ -166,7 +172,7 @@ class ClusterProbe:
         else:
             known = {}
         config = self._cluster.config
-        self._setup = tuple(await self._run_in_thread(lambda: check_setup(self._home, self._commands.path, config)))
+        self._setup = tuple(await self._run_in_thread(lambda: self._check_setup(config)))
         if not config or list_missing_commands(self._commands.path):
             return
         partitions = await self._commands.read_partitions()
@@ -179,13 +185,38 @@ class ClusterProbe:
                     self._results[name] = known[name]
                 await self._check_partition(name, mark, exists=not name or name in partitions)
 
+    def _check_setup(self, config: Mapping[str, str]) -> list[Condition]:
+        """Blocking."""
+        users = check_users(self._home, config, self._commands.path, self._list_users()) if self._has_users else []
+        return [*check_setup(self._home, self._commands.path, config), *users]
+
+    @property
+    def _has_users(self) -> bool:
+        return self._owners.is_enabled
+
+    def _list_users(self) -> dict[str, int]:
+        """Return the uids of those users that are checked, by name."""
+        users = self._owners.list_users() if self._has_users else {}
+        return dict(islice(users.items(), _MAX_USERS))
+
     def _resolve(self, partition: str) -> str:
         return partition or self._default
 
     def _make_fingerprint(self, config: Mapping[str, str], partition: str, line: str) -> str:
         stable = sorted((name, value) for name, value in config.items() if name not in _CHANGING_KEYS)
         options = self._options
-        parts = (str(self._home), options.account, options.qos, partition, line, _SCRIPT, os.geteuid(), stable)
+        parts: tuple[object, ...] = (
+            str(self._home),
+            options.account,
+            options.qos,
+            partition,
+            line,
+            _SCRIPT,
+            os.geteuid(),
+            stable,
+        )
+        if users := self._list_users():
+            parts = (*parts, *users)
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
     async def _check_partition(self, partition: str, mark: str, *, exists: bool) -> None:
@@ -222,7 +253,7 @@ class ClusterProbe:
     async def _run_probe(self, partition: str, folder: Path, token: str) -> ProbeResult:
         began = time.time()
         arguments = self._render_options(partition)
-        words = ("probe", str(folder), token, getpass.getuser())
+        words = ("probe", str(folder), token, getpass.getuser(), *self._list_users())
         command = [f"--immediate={_IMMEDIATE}", "/bin/sh", "-c", _SCRIPT, *words]
         result = await self._commands.run_probe([*arguments, *command])
         facts = parse_facts(result.out)

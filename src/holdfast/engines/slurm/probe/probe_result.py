@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -14,6 +14,7 @@ from holdfast.core.messages import join_messages, msg
 NO_FOLDER_CODE, NOT_WRITABLE_CODE = FOLDER_CODES = 40, 41  # of runtime/slurm_probe.sh
 MAX_OUTPUT_SIZE = 16 * 1024  # characters
 _MAX_CLOCK_DIFFERENCE = 10  # seconds
+_MAX_NAMED_USERS = 10
 _MIN_PYTHON = (3, 8)  # of file transfers in sessions
 _TOOL_LABELS = {"bwrap": "bubblewrap", "apptainer": "Apptainer", "singularity": "Singularity", "enroot": "Enroot"}
 _TOOLS = frozenset({"nsenter", "unshare", "setpriv", "bash", "namespaces", *_TOOL_LABELS})
@@ -45,6 +46,7 @@ class NodeFacts:
     uid: int = -1  # of the job
     named_uid: int = -1  # of the user with the same name as on the server; -1: the node does not know the name
     python: str = ""  # its version; empty: none
+    users: frozenset[str] = frozenset()  # names and uids of users of tasks, such as "ada 1000"; -1: not known there
     tools: frozenset[str] = frozenset()  # of _TOOLS; "namespaces": bubblewrap can isolate tasks
     folder_code: int = 0  # 0: the shared folder can be used
     time: int = 0  # seconds after 1970
@@ -69,10 +71,14 @@ def parse_facts(text: str) -> NodeFacts | None:
     """Return what runtime/slurm_probe.sh printed; None if that is not complete."""
     values: dict[str, str] = {}
     tools: set[str] = set()
+    users: set[str] = set()
     for line in text[:MAX_OUTPUT_SIZE].splitlines():
         name, _, value = line.partition(" ")
         if name == "tool":
             tools.add(value)
+        elif name == "user":
+            known, _, number = value.strip().partition(" ")
+            users.add(f"{known} {_parse_number(number)}")
         else:
             values[name] = value.strip()
     if "end" not in values or not values.get("node"):
@@ -83,6 +89,7 @@ def parse_facts(text: str) -> NodeFacts | None:
         uid=_parse_number(values.get("uid", "")),
         named_uid=_parse_number(values.get("uid-of-user", "")),
         python=values.get("python", ""),
+        users=frozenset(users),
         tools=frozenset(tools) & _TOOLS,
         folder_code=_parse_number(values.get("folder", "")),
         time=max(0, _parse_number(values.get("time", ""))),
@@ -152,8 +159,8 @@ def describe_problem(result: ProbeResult) -> tuple[str, str]:
     )
 
 
-def build_conditions(result: ProbeResult, uid: int) -> list[Condition]:
-    """Return what an admin must fix. `uid`: of the server."""
+def build_conditions(result: ProbeResult, uid: int, users: Mapping[str, int] | None = None) -> list[Condition]:
+    """Return what an admin must fix. `uid`: of the server. `users`: uids of the users of tasks, by name."""
     conditions = []
     facts = result.facts
     if result.state is ProbeState.FAILED:
@@ -165,6 +172,8 @@ def build_conditions(result: ProbeResult, uid: int) -> list[Condition]:
         message = msg("The server's user has another uid on the node {node} than on the server.", node=facts.node)
         hint = msg("Use the same user database on all nodes: Slurm identifies users by their uids.")
         conditions.append(_make_condition(message, hint, warning=True))
+    if facts is not None:
+        conditions += _check_users(facts, users or {})
     if abs(result.clock_difference) > _MAX_CLOCK_DIFFERENCE and facts is not None:
         message = msg(
             "The clock of the node {node} differs by {seconds} s.", node=facts.node, seconds=result.clock_difference
@@ -172,6 +181,30 @@ def build_conditions(result: ProbeResult, uid: int) -> list[Condition]:
         hint = msg("Synchronize the clocks of all machines. Slurm rejects messages of other times.")
         conditions.append(_make_condition(message, hint, warning=True))
     return conditions
+
+
+def _check_users(facts: NodeFacts, users: Mapping[str, int]) -> list[Condition]:
+    """Return which users of tasks the node does not know, or knows by other uids."""
+    found = {name: int(uid) for name, _, uid in (each.partition(" ") for each in facts.users)}
+    unknown = [name for name in users if found.get(name) == -1]
+    different = [name for name, uid in users.items() if found.get(name, -1) not in (-1, uid)]
+    conditions = []
+    if unknown:
+        message = msg("The node {node} does not know these Unix users: {names}.", node=facts.node, names=_join(unknown))
+        conditions.append(_make_condition(message, msg("Create them on all nodes, with the same uids."), warning=True))
+    if different:
+        message = msg(
+            "These Unix users have other uids on the node {node} than on the server: {names}.",
+            node=facts.node,
+            names=_join(different),
+        )
+        hint = msg("Use the same user database on all nodes: Slurm identifies users by their uids.")
+        conditions.append(_make_condition(message, hint, warning=True))
+    return conditions
+
+
+def _join(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MAX_NAMED_USERS]) + (", ..." if len(names) > _MAX_NAMED_USERS else "")
 
 
 def _make_condition(message: str, hint: str, *, detail: str = "", warning: bool = False) -> Condition:
@@ -215,7 +248,7 @@ def serialize_results(results: Mapping[str, tuple[str, ProbeResult]]) -> str:
 
 
 def _serialize_facts(facts: NodeFacts | None) -> dict[str, Any] | None:
-    return {**asdict(facts), "tools": sorted(facts.tools)} if facts is not None else None
+    return {**asdict(facts), "tools": sorted(facts.tools), "users": sorted(facts.users)} if facts is not None else None
 
 
 def parse_results(data: bytes) -> dict[str, tuple[str, ProbeResult]]:
@@ -225,7 +258,7 @@ def parse_results(data: bytes) -> dict[str, tuple[str, ProbeResult]]:
         for row in json.loads(data):
             mark, facts = row.pop("fingerprint"), row.pop("facts")
             result = ProbeResult(**{**row, "state": ProbeState(row["state"]), "problem": None})
-            facts = NodeFacts(**{**facts, "tools": frozenset(facts["tools"])})
+            facts = NodeFacts(**{**facts, "tools": frozenset(facts["tools"]), "users": frozenset(facts["users"])})
             found[result.partition] = (str(mark), replace(result, facts=facts))
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
