@@ -12,7 +12,7 @@ import hashlib
 import os
 import shlex
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -95,6 +95,9 @@ class ClusterProbe:
         self._partitions: dict[str, None] = {options.partition: None}  # those that are used, in order
         self._default = ""  # name of the cluster's default partition
         self._setup: tuple[Condition, ...] = ()
+        self._described: tuple[dict[str, int], tuple[ProbeResult, ...]] = ({}, ())  # users and results
+        self._notes: Sequence[str] = ()  # on those
+        self._conditions: Sequence[Condition] = ()
         self._loaded = False
         self._lock = asyncio.Lock()
         self._wanted = asyncio.Event()
@@ -123,12 +126,21 @@ class ClusterProbe:
 
     def extend_health(self, health: EngineHealth) -> EngineHealth:
         """Add what the checks found."""
-        results = [found[1] for found in self._results.values()]
-        conditions = [each for result in results for each in build_conditions(result, os.geteuid(), self._list_users())]
-        notes = tuple(describe_result(result) for result in results if result.state is not ProbeState.FAILED)
+        notes, conditions = self._describe_results()
         return replace(
             health, notes=(*health.notes, *notes), conditions=(*health.conditions, *self._setup, *conditions)
         )
+
+    def _describe_results(self) -> tuple[Sequence[str], Sequence[Condition]]:
+        """Return notes and conditions. Each job asks for them, and they seldom change."""
+        users = self._list_users()
+        described = (users, tuple(found[1] for found in self._results.values()))
+        if described != self._described:
+            results = described[1]
+            self._notes = [describe_result(result) for result in results if result.state is not ProbeState.FAILED]
+            self._conditions = [each for result in results for each in build_conditions(result, os.geteuid(), users)]
+            self._described = described
+        return self._notes, self._conditions
 
     # --- running ------------------------------------------------------------------------------------------------------
 
