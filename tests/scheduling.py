@@ -20,7 +20,10 @@ APART = (  # tests that share nothing
     "tests/e2e/test_crash.py",
     "tests/engines/test_ordinary_user.py",
 )
-BY_CLASS = ("tests/contracts/test_engine_slurm.py",)  # each class has a cluster of its own, and waits for it
+BY_CLASS = (  # each class has a cluster of its own, and waits for it
+    "tests/contracts/test_engine_slurm.py",
+    "tests/contracts/test_engine_slurm_users.py",
+)
 SECONDS = Path(__file__).with_name("file_seconds.json")
 
 

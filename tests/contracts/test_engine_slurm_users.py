@@ -16,8 +16,7 @@ from holdfast.engines.slurm import SlurmEngine
 from tests.slurm_cluster import SlurmCluster, run_cluster
 from tests.unix_users import create_users, remove_folder
 
-from .engine_contract import EngineContract
-from .test_engine_slurm import MemoryContract, SlurmHarness
+from .test_engine_slurm import MemoryContract, SlurmContract
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +44,7 @@ class EngineOfUser(SlurmEngine):
 
 
 @pytest.mark.release
-class TestSlurmAsUser(SlurmHarness, EngineContract):
+class TestSlurmAsUser(SlurmContract):
     @pytest.fixture
     def tmp_path(self) -> Iterator[Path]:
         """Where all users can enter and write."""
@@ -68,22 +67,6 @@ class TestSlurmAsUser(SlurmHarness, EngineContract):
 
     def make_other_installation(self) -> Engine:
         pytest.skip("installations beside each other are tested in test_engine_slurm")
-
-    def test_a_daemon_killed_at_any_moment_runs_every_task_once(self, tmp_path: Path) -> None:
-        self.waits_for_save = False
-        try:
-            super().test_a_daemon_killed_at_any_moment_runs_every_task_once(tmp_path)
-        finally:
-            self.slurm.resume_nodes()  # Slurm drains a node that was given a number twice
-
-    def test_a_task_killed_for_its_memory_says_so(self) -> None:
-        pytest.skip("this cluster does not limit memory; see TestSlurmWithCgroups")
-
-    def test_a_task_that_fills_its_home_is_stopped(self) -> None:
-        pytest.skip("the Slurm engine does not enforce disk limits yet")
-
-    def test_a_task_sees_its_own_gpus_and_no_others(self) -> None:
-        pytest.skip("Slurm chooses and hides devices; this cluster has none")
 
 
 @pytest.mark.release

@@ -114,13 +114,18 @@ def test_a_server_that_died_after_the_start_finds_its_task(daemon: ContainerDaem
     play(daemon, tmp_path, scenario)
 
 
+def create_container(daemon: ContainerDaemon, rig: Rig, attempt_id: str) -> None:
+    """Create a container of a task, as a server that was killed afterwards."""
+    labels = rig.engine._names.make_labels(attempt_id, "job", "worker-0")  # type: ignore[attr-defined]
+    body = {"Image": IMAGE, "Cmd": ["/bin/false"], "Labels": labels, "HostConfig": {"NetworkMode": "none"}}
+    with daemon.client() as client:
+        made = client.post("/containers/create", params={"name": name_of(rig, attempt_id)}, json=body)
+        assert made.status_code == 201, made.text
+
+
 def test_a_container_that_was_only_created_is_started(daemon: ContainerDaemon, tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
-        labels = rig.engine._names.make_labels("a", "job", "worker-0")  # type: ignore[attr-defined]
-        body = {"Image": IMAGE, "Cmd": ["/bin/false"], "Labels": labels, "HostConfig": {"NetworkMode": "none"}}
-        with daemon.client() as client:
-            made = client.post("/containers/create", params={"name": name_of(rig, "a")}, json=body)
-            assert made.status_code == 201, made.text
+        create_container(daemon, rig, "a")
         assert (await rig.look("a")).seen is ObservedState.ABSENT
         assert (await rig.run("a", "exit 4")).code == 4
 

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast.core.attempt import ObservedState
 from holdfast.core.errors import EngineError
-from tests.container_daemons import IMAGE, PodmanService, run_daemon
+from tests.container_daemons import PodmanService, run_daemon
 from tests.contracts.engine_contract import Rig, read_all
 
-from .test_container_engine import folder_of, inspect, name_of, play
+from .test_container_engine import create_container, folder_of, inspect, name_of, play
 
 pytestmark = pytest.mark.release  # a daemon of its own, which is killed
 WAITS = "echo up; until [ -e ~/go ]; do sleep 0.05; done; exit 6"
@@ -46,11 +46,7 @@ def test_a_task_whose_old_container_was_partly_removed_is_started(
     daemon: PodmanService, tmp_path: Path, part: str, first: str
 ) -> None:
     async def scenario(rig: Rig) -> None:
-        labels = rig.engine._names.make_labels("a", "job", "worker-0")  # type: ignore[attr-defined]
-        body = {"Image": IMAGE, "Cmd": ["/bin/false"], "Labels": labels, "HostConfig": {"NetworkMode": "none"}}
-        with daemon.client() as client:
-            made = client.post("/containers/create", params={"name": name_of(rig, "a")}, json=body)
-            assert made.status_code == 201, made.text
+        create_container(daemon, rig, "a")
         forget_storage(daemon, name_of(rig, "a"), part)
         if first == "observe":
             assert (await rig.look("a")).seen is ObservedState.ABSENT
