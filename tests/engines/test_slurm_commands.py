@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from holdfast.engines.slurm import command_process
 from holdfast.engines.slurm.changed_tasks import CHANGES_FOLDER, ChangedTasks
 from holdfast.engines.slurm.command_process import CommandResult, CommandRunner
 
@@ -34,6 +35,13 @@ def test_a_program_gets_its_input_and_variables(runner: CommandRunner) -> None:
 
 def test_much_output_is_complete(runner: CommandRunner) -> None:
     assert run(runner, "seq", "100000").out.count("\n") == 100_000
+
+
+def test_too_much_output_is_an_error(runner: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_process, "_MAX_OUTPUT_SIZE", 1000)
+    assert len(run(runner, "head", "-c", "1000", "/dev/zero").out) == 1000
+    with pytest.raises(OSError, match="File too large"):
+        run(runner, "head", "-c", "1001", "/dev/zero")
 
 
 def test_a_killed_program_has_a_negative_code(runner: CommandRunner) -> None:

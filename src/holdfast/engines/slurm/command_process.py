@@ -22,6 +22,7 @@ from holdfast.engines.embedded.libc import DupAction, spawn_process
 
 _THREAD_COUNT = 32  # programs at the same time; more wait
 _TERM_TIMEOUT = 3.0  # seconds from SIGTERM until it is killed
+_MAX_OUTPUT_SIZE = 256 * 1024 * 1024  # bytes; a step of a user may print anything
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2  # descriptors of a program
 
 
@@ -45,8 +46,8 @@ class CommandRunner:
     async def run(
         self, command: Sequence[str], env: Mapping[str, str], text: str, timeout: float, *, gently: bool = False
     ) -> CommandResult:
-        """Run it with `text` as its input. OSError if it cannot be started, TimeoutError if it takes too long: then it
-        is ended, as it is if the caller is cancelled. `gently`: first with SIGTERM."""
+        """Run it with `text` as its input. OSError if it cannot be started or prints too much, TimeoutError if it takes
+        too long: then it is ended, as it is if the caller is cancelled. `gently`: first with SIGTERM."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREAD_COUNT, thread_name_prefix="slurm-commands")
         process = CommandProcess(command, env, timeout, gently)
@@ -135,4 +136,7 @@ def _open_memory(stack: ExitStack, name: str) -> int:
 
 
 def _read_all(fd: int) -> str:
-    return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
+    size = os.fstat(fd).st_size
+    if size > _MAX_OUTPUT_SIZE:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return os.pread(fd, size, 0).decode(errors="replace")
