@@ -10,9 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from holdfast.engines.slurm import command_process
 from holdfast.engines.slurm.changed_tasks import CHANGES_FOLDER, ChangedTasks
 from holdfast.engines.slurm.command_process import CommandResult, CommandRunner
+from holdfast.engines.slurm.commands import SlurmCommands
+from holdfast.engines.slurm.users import UnixUser
 
 ENV = {"PATH": os.environ["PATH"], "ONLY": "this"}
 
@@ -37,11 +38,37 @@ def test_much_output_is_complete(runner: CommandRunner) -> None:
     assert run(runner, "seq", "100000").out.count("\n") == 100_000
 
 
-def test_too_much_output_is_an_error(runner: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_process, "_MAX_OUTPUT_SIZE", 1000)
-    assert len(run(runner, "head", "-c", "1000", "/dev/zero").out) == 1000
-    with pytest.raises(OSError, match="File too large"):
-        run(runner, "head", "-c", "1001", "/dev/zero")
+def test_output_has_a_limit(runner: CommandRunner) -> None:
+    script = "yes; yes >&2; exit 7"  # each ends when it cannot write
+    done = asyncio.run(runner.run(("sh", "-c", script), ENV, "", 60.0, max_output=8192))
+    assert (done.code, done.out) == (7, "y\n" * 4096)
+    assert len(done.error) == 8192
+    short = asyncio.run(runner.run(("echo", "short"), ENV, "", 60.0, max_output=8192))
+    assert short == CommandResult(0, "short\n", "")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs commands as other users without a rule for sudo")
+def test_commands_that_one_user_holds_up_do_not_delay_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, line in (("srun", f"touch {tmp_path}/started.$$; exec sleep 600"), ("sinfo", "echo n1")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    async def go() -> None:
+        commands = SlurmCommands("", "hf-")
+        user = UnixUser("root", 0, 0)  # any
+        steps = [asyncio.create_task(commands.run_step((), user)) for _ in range(100)]
+        while len(list(tmp_path.glob("started.*"))) < 8:
+            await asyncio.sleep(0.01)
+        for _ in range(20):
+            assert await commands.list_nodes("main") == {"n1"}
+        assert not any(step.done() for step in steps)  # none has reached its timeout
+        for step in steps:
+            step.cancel()
+        await asyncio.gather(*steps, return_exceptions=True)
+        await asyncio.to_thread(commands.close)
+
+    asyncio.run(go())
 
 
 def test_a_killed_program_has_a_negative_code(runner: CommandRunner) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
-from holdfast.core.job import Mount
+from holdfast.core.job import MIB, Mount, Resources
 from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import ExecRefused, Isolation
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
@@ -63,8 +63,7 @@ def play(tmp_path: Path, cluster: SlurmCluster) -> Callable[..., None]:
                     log_interval=0.05,
                     heartbeat_interval=0.5,
                     report_timeout=0.5,
-                    node_folder=str(tmp_path),
-                    **options,
+                    **{"node_folder": str(tmp_path), **options},
                 ),
             )
 
@@ -180,6 +179,90 @@ def test_where_bubblewrap_is_missing_tasks_say_that_they_are_not_isolated(
         assert (await rig.run("c", "true", mounts=(mount,))).seen is ObservedState.REFUSED
         await get_engine(rig)._refresh_cluster()
         assert any("bubblewrap is not installed" in note for note in get_engine(rig).get_health().notes)
+
+    play(scenario)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can create folders of another user")
+def test_a_user_who_takes_the_name_of_the_folder_on_the_node_does_not_prevent_isolation(
+    play: Any, tmp_path: Path
+) -> None:
+    taken = tmp_path / "holdfast-0"
+    taken.mkdir()
+    os.chown(taken, APP_UID, APP_GID)
+
+    async def scenario(rig: Rig) -> None:
+        await rig.start_and_wait_for(b"up", "a", f"ls {tmp_path / 'shared' / 'tasks'}; {FOREVER}")
+        assert not (await see_running(rig)).warning
+        assert (await read_output(rig)).startswith("a\n")
+        await import_busybox(rig, tmp_path)
+        await rig.run("b", "touch /new && ls /new", image="box")
+        assert await read_output(rig, "b") == "/new\n"
+        await rig.engine.stop("a", TIMEOUT)
+        await rig.end_of("a")
+        while list(tmp_path.glob("holdfast-0.*")):
+            await asyncio.sleep(0.05)
+        assert not list(taken.iterdir())
+
+    play(scenario)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system")
+    path = tmp_path / "disk"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", path], check=True)
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def fill_disk(path: Path, left: int) -> None:
+    """Fill it up to some bytes."""
+    free = os.statvfs(path)
+    (path / "data").write_bytes(bytes(free.f_bavail * free.f_frsize - left))
+
+
+def test_a_full_disk_of_the_node_does_not_prevent_isolation(play: Any, tmp_path: Path, small_disk: Path) -> None:
+    async def scenario(rig: Rig) -> None:
+        fill_disk(small_disk, 0)
+        await rig.start_and_wait_for(b"up", "a", f"ls {tmp_path / 'shared' / 'tasks'}; {FOREVER}")
+        assert not (await see_running(rig)).warning
+        assert (await read_output(rig)).startswith("a\n")
+
+    play(scenario, node_folder=str(small_disk))
+
+
+def test_a_list_of_private_files_that_a_full_disk_cut_is_not_used(play: Any, small_disk: Path) -> None:
+    secrets = Path(tempfile.mkdtemp(prefix="holdfast-", dir="/usr/local"))
+    secrets.chmod(0o755)
+
+    async def scenario(rig: Rig) -> None:
+        for number in range(100):
+            (secrets / f"{number}-{'x' * 100}").write_text("secret\n")
+            (secrets / f"{number}-{'x' * 100}").chmod(0o600)
+        await rig.run("first", "true")
+        (small_disk / "holdfast-0" / "private-files").unlink()  # else the node is only checked after a minute
+        fill_disk(small_disk, 4096)
+        await rig.run("full", "true")
+        (small_disk / "data").unlink()
+        await rig.run("a", f"cat {secrets}/* || echo denied")
+        assert await read_output(rig) == "denied\n"
+
+    try:
+        play(scenario, node_folder=str(small_disk))
+    finally:
+        shutil.rmtree(secrets)
+
+
+def test_where_bubblewrap_works_no_task_runs_without_it(play: Any) -> None:
+    async def scenario(rig: Rig) -> None:
+        shm = 1 << 64  # bubblewrap refuses it, as it would a volume that is deleted at that moment
+        seen = await rig.run("a", "echo ran", resources=Resources(cpu=1.0, memory=64 * MIB, shm=shm))
+        assert (seen.seen, seen.cause, seen.transient) == (ObservedState.REFUSED, Cause.START_FAILED, True)
+        assert "failed to isolate this one (--size takes a non-zero number of bytes)" in seen.message
+        assert await read_output(rig) == ""
 
     play(scenario)
 

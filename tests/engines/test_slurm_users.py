@@ -25,7 +25,7 @@ from tests.contracts.engine_rig import FOREVER, TIMEOUT, Rig, collect, read_all,
 from tests.engines.archives import tar
 from tests.engines.sessions import inside
 from tests.engines.user_images import busybox_entries
-from tests.slurm_cluster import SlurmCluster, run_cluster, wait_until
+from tests.slurm_cluster import NODES, SlurmCluster, run_cluster, wait_until
 from tests.unix_users import create_users, get_uid, remove_folder
 
 pytestmark = pytest.mark.release
@@ -422,3 +422,23 @@ def test_a_user_that_a_node_does_not_know_is_reported() -> None:
     assert "bob" in unknown
     assert "eve" in different
     assert not build_conditions(result, -1)
+
+
+def test_what_another_user_puts_in_the_place_of_a_port_is_not_opened(play: Any, users: list[str]) -> None:
+    first, free = 25000, (25000, 25004)
+
+    async def scenario(rig: Rig, engine: SlurmEngine) -> None:
+        taken = [port for port in range(first, first + 8) if port not in free]
+        paths = [f"{engine._task_folders.home}/ports/{node}.{port}" for node in NODES for port in taken]
+        made = run_as(users[1], f"mkfifo -m 666 {shlex.join(paths)}")  # a shell that opens one waits forever
+        assert made.returncode == 0, made.stderr
+        for number in range(2):  # the ports of the first are released
+            await engine.start(rig.launch(f"p{number}", FOREVER, user=users[0], port_counts={"web": 2}))
+            await rig.wait_until_running(f"p{number}")
+            while not (ports := (await rig.look(f"p{number}")).ports):
+                await asyncio.sleep(0.1)
+            assert sorted(ports["web"]) == list(free)
+            await engine.stop(f"p{number}", 0)
+            await rig.end_of(f"p{number}")
+
+    play(scenario, port_start=first, port_end=first + 8)

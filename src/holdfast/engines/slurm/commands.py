@@ -44,6 +44,8 @@ from .users.user_commands import (
 _TIMEOUT = 30.0  # seconds for a command
 _SUBMIT_TIMEOUT = 60.0  # seconds for sbatch
 _DELETE_TIMEOUT = 600.0  # seconds to delete the files of a task
+_MAX_USER_COMMANDS = 8  # at a time as one other user, who can hold them up
+_MAX_USER_OUTPUT_SIZE = 16 * 1024**2  # bytes of each, in memory: processes of that user can write to it
 _ADDRESS_PATTERN = re.compile(r" NodeAddr=(\S+)")
 _KEPT_VARIABLES = ("PATH", "HOME", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH")
 
@@ -66,6 +68,7 @@ class SlurmCommands:
         self._prefix = prefix
         self._runner = CommandRunner()
         self._list_uids = list_uids
+        self._user_slots: dict[int, asyncio.Semaphore] = {}  # by uid
         self._has_deleted_users = False  # squeue cannot look up the jobs of all users by their uids
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         self._env = {"PATH": os.defpath, **kept, "LC_ALL": "C"}
@@ -79,6 +82,7 @@ class SlurmCommands:
 
     def close(self) -> None:
         """End the threads that start commands. Blocking."""
+        self._user_slots.clear()
         self._runner.close()
 
     async def list_jobs(self) -> dict[str, list[QueuedJob]]:
@@ -230,17 +234,27 @@ class SlurmCommands:
     async def _run(
         self, command: Sequence[str], text: str = "", timeout: float = _TIMEOUT, user: UnixUser | None = None
     ) -> CommandResult:
-        env = {**self._env, "SLURM_TIME_FORMAT": "%s"} if command[0] == "squeue" else self._make_env(user)
-        own = list(command) if user is None else await asyncio.to_thread(build_user_command, command, user, self.path)
-        try:
-            result = await self._runner.run(own, env, text, timeout, gently=command[0] == "srun")
-        except TimeoutError as error:
-            raise SlurmUnavailable(msg("{command} did not finish in time", command=command[0])) from error
-        except OSError as error:
-            raise _make_start_error(own[0], error) from error
-        if user is not None and result.code != 0 and own[0] == "sudo" and is_denied_by_sudo(result.error):
+        if user is None:
+            env = {**self._env, "SLURM_TIME_FORMAT": "%s"} if command[0] == "squeue" else self._env
+            return await self._start(command, command[0], env, text, timeout)
+        async with self._user_slots.setdefault(user.uid, asyncio.Semaphore(_MAX_USER_COMMANDS)):
+            own = await asyncio.to_thread(build_user_command, command, user, self.path)
+            env, size = self._make_env(user), _MAX_USER_OUTPUT_SIZE
+            result = await self._start(own, command[0], env, text, timeout, max_output=size)
+        if result.code != 0 and own[0] == "sudo" and is_denied_by_sudo(result.error):
             raise UserDenied(describe_denied_user(user, result.error))
         return result
+
+    async def _start(
+        self, words: Sequence[str], name: str, env: dict[str, str], text: str, timeout: float, max_output: int = 0
+    ) -> CommandResult:
+        """Run the command `name` by these words."""
+        try:
+            return await self._runner.run(words, env, text, timeout, gently=name == "srun", max_output=max_output)
+        except TimeoutError as error:
+            raise SlurmUnavailable(msg("{command} did not finish in time", command=name)) from error
+        except OSError as error:
+            raise _make_start_error(words[0], error) from error
 
 
 def _make_start_error(command: str, error: OSError) -> SlurmUnavailable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import stat
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -338,8 +339,10 @@ class SlurmObserver:
     def _release_port(self, path: str, owner: UnixUser | None) -> None:
         """Delete the reservation of a port, unless another user has it."""
         with suppress(OSError):
-            if owner is None or os.lstat(path).st_uid == owner.uid:
-                os.unlink(path)
+            status = os.lstat(path)
+            if owner is None or status.st_uid == owner.uid:
+                # Nodes create a folder; earlier versions created a file.
+                (os.rmdir if stat.S_ISDIR(status.st_mode) else os.unlink)(path)
 
     def read_usages(self, attempt_ids: Collection[str]) -> dict[str, Reading]:
         """Return the usage of those that run or are held, as of their last heartbeats. Blocking."""

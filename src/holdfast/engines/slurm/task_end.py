@@ -15,7 +15,7 @@ from holdfast.core.attempt import Observation, ObservedState
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
 
-from .isolation.node_isolation import describe_node_refusal
+from .isolation.node_isolation import describe_node_refusal, is_setup_failure
 from .reasons import describe_reason
 from .usage import parse_usage
 
@@ -267,7 +267,10 @@ def build_end_observation(attempt_id: str, record: EndRecord) -> Observation:
             return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NOT_ALLOWED)
         case EndKind.NODE_REFUSED:
             text = describe_node_refusal(record.reason, record.node)
-            return replace(seen, seen=ObservedState.REFUSED, message=text, cause=Cause.NOT_ALLOWED)
+            seen = replace(seen, seen=ObservedState.REFUSED, message=text)
+            if is_setup_failure(record.reason):
+                return replace(seen, cause=Cause.START_FAILED, transient=True)
+            return replace(seen, cause=Cause.NOT_ALLOWED)
         case EndKind.NOT_RUN | EndKind.GANG_INCOMPLETE:
             text = _describe_failed_start(record)
             refused = ObservedState.REFUSED

@@ -46,6 +46,11 @@ def describe_missing_isolation(found: NodeIsolation) -> str:
     return ""
 
 
+def is_setup_failure(text: str) -> bool:
+    """Return whether a node refused a task that it can run at another time, such as with more disk space."""
+    return text.startswith("setup ")
+
+
 def describe_node_refusal(text: str, node: str) -> str:
     """Return why a node did not run the task, from what it has written."""
     word, _, detail = text.partition(" ")
@@ -54,6 +59,12 @@ def describe_node_refusal(text: str, node: str) -> str:
             return msg("The mount source {source} does not exist on the node {node}.", source=detail, node=node)
         case "link":
             return msg("{source} cannot be mounted: a part of its path is a symbolic link.", source=detail)
+        case "setup":
+            return msg(
+                "The node {node} can isolate tasks, but failed to isolate this one ({why}). Try again.",
+                node=node,
+                why=detail.removeprefix("bwrap: ") or msg("unknown reason"),
+            )
     return msg(
         "The node {node} cannot isolate tasks ({why}). An image, or a volume at another path, needs that. "
         "Enable user namespaces or install bubblewrap there, or choose other nodes with `slurm.constraint`.",
