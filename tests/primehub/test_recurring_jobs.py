@@ -17,13 +17,13 @@ def test_from_create_to_delete(hub: Place, ann: User, bob: User) -> None:
     told = ann.rest(f"/schedules/{made['id']}")
     assert told["name"] == "nightly"
     changed = ann.json(
-        "recurring-jobs", "update", made["id"], given={"recurrence": {"type": "custom", "cron": "*/5 * * * *"}}
+        "recurring-jobs", "update", made["id"], given={"recurrence": {"type": "custom", "cron": "13 5 * * *"}}
     )
-    assert changed["recurrence"] == {"type": "custom", "cron": "*/5 * * * *"}
+    assert changed["recurrence"] == {"type": "custom", "cron": "13 5 * * *"}
     assert changed["nextRunTime"] != made["nextRunTime"]
     assert changed["command"] == "echo hi"
     row = next(line for line in ann.run("recurring-jobs", "list").splitlines() if made["id"] in line)
-    assert "{'type': 'custom', 'cron': '*/5 * * * *'}" in row
+    assert "{'type': 'custom', 'cron': '13 5 * * *'}" in row
     assert "please use the flag" in ann.fails("recurring-jobs", "delete", made["id"])
     assert ann.json("recurring-jobs", "delete", made["id"], "--yes-i-really-mean-it") == {"id": made["id"]}
     said = ann.fails("recurring-jobs", "get", made["id"])
