@@ -106,11 +106,11 @@ def test_a_held_task_ends_if_it_was_continued_too_early(play: Any, gang: tuple[s
 def _lose_first_continue(commands: Any, name: str) -> None:
     send, lost = getattr(commands, name), []
 
-    async def send_signals(target: str, *signals: str) -> None:
+    async def send_signals(target: str, *signals: str, **more: Any) -> None:
         if "CONT" in signals and not lost:
             lost.append("CONT")
             signals = tuple(signal for signal in signals if signal != "CONT")
-        await send(target, *signals)
+        await send(target, *signals, **more)
 
     setattr(commands, name, send_signals)
 
