@@ -14,6 +14,9 @@ from hypothesis import HealthCheck, settings
 from tests import compiled_sql, shared_scan
 from tests.scheduling import Scheduling, scope_of, seconds_of
 
+# Before they are imported: shared tests show the values of a failed assertion, too.
+pytest.register_assert_rewrite("tests.contracts", "tests.e2e", "tests.engines")
+
 # Started in the background by a shell without job control, Ctrl-C is ignored by us and, unless we change that, by every
 # program that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
