@@ -24,6 +24,8 @@ BY_CLASS = (  # each class has a cluster of its own, and waits for it
     "tests/contracts/test_engine_slurm.py",
     "tests/contracts/test_engine_slurm_users.py",
 )
+# Their clusters have nodes and jobs of the same names, so at the same time they would share the cgroups of these.
+WITH_CGROUPS = ("TestSlurmWithCgroups", "TestIsolatedWithCgroups", "TestSlurmAsUserWithoutIsolation")
 SECONDS = Path(__file__).with_name("file_seconds.json")
 
 
@@ -33,7 +35,8 @@ def scope_of(test: str) -> str:
     if file in APART:
         return test
     if file in BY_CLASS:
-        return "::".join(test.split("::")[:2])
+        name = test.split("::")[1]
+        return f"{BY_CLASS[0]}::cgroups" if name in WITH_CGROUPS else f"{file}::{name}"
     return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
 
