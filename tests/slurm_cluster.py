@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.engines.slurm import SlurmOptions
+
 NODES = ("n1", "n2", "n3")
 START_TIMEOUT = 60.0  # seconds
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
@@ -286,6 +288,20 @@ def skip_without_slurm() -> None:
     missing = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
     if missing or os.geteuid() != 0:
         pytest.skip("needs root, and Slurm with munge (apt-get install slurm-wlm slurm-client munge)")
+
+
+def make_fast_options(cluster: SlurmCluster, **more: Any) -> SlurmOptions:
+    """Return options of an engine that looks often."""
+    return SlurmOptions(
+        conf=str(cluster.conf),
+        busy_interval=0.1,
+        calm_interval=0.5,
+        min_interval=0.05,
+        log_interval=0.05,
+        heartbeat_interval=0.5,
+        report_timeout=0.5,
+        **more,
+    )
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import pytest
 from holdfast.core.attempt import ObservedState
 from holdfast.core.job import MIB, Resources
 from holdfast.engines.base import Engine
-from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+from holdfast.engines.slurm import SlurmEngine
 from tests.engines.sessions import inside
-from tests.slurm_cluster import SlurmCluster, run_cluster
+from tests.slurm_cluster import SlurmCluster, make_fast_options, run_cluster
 
 from .engine_contract import EngineContract, EngineHarness, Rig
 from .engine_rig import FOREVER, TIMEOUT, read_all
@@ -44,14 +44,8 @@ class SlurmHarness(EngineHarness):
         return self._make_at(self.home.with_name("other"))
 
     def _make_at(self, home: Path) -> SlurmEngine:
-        options = SlurmOptions(
-            conf=str(self.slurm.conf),
-            busy_interval=0.1,
-            calm_interval=0.5,
-            min_interval=0.05,
-            log_interval=0.05,
-            heartbeat_interval=0.5,
-            report_timeout=0.5,
+        options = make_fast_options(
+            self.slurm,
             isolation=self.isolation,
             node_folder=str(self.home.parent),
             probe_delay=TIMEOUT,  # not for each scenario: no task waits for it, and it has tests of its own

@@ -8,22 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holdfast.engines.slurm import SlurmEngine, SlurmOptions
+from holdfast.engines.slurm import SlurmEngine
 from tests.contracts.engine_rig import TIMEOUT, Rig, sweep
-from tests.slurm_cluster import SlurmCluster
+from tests.slurm_cluster import SlurmCluster, make_fast_options
 
 
 def make_player(cluster: SlurmCluster, folder: Path) -> Callable[..., None]:
     """Return a function that plays a scenario; its other arguments are options of the engine."""
-    options = SlurmOptions(
-        conf=str(cluster.conf),
-        busy_interval=0.1,
-        calm_interval=0.5,
-        min_interval=0.05,
-        log_interval=0.05,
-        heartbeat_interval=0.5,
-        report_timeout=0.5,
-    )
+    options = make_fast_options(cluster)
 
     def play(scenario: Callable[[Rig], Awaitable[None]], **more: Any) -> None:
         async def go() -> None:

@@ -21,11 +21,11 @@ from holdfast.core.job import MIB, Mount, Resources
 from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import ExecRefused, Isolation
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
-from holdfast.engines.slurm import SlurmEngine, SlurmOptions, node_programs
+from holdfast.engines.slurm import SlurmEngine, node_programs
 from holdfast.engines.slurm.isolation import sandbox_files
 from tests.contracts.engine_contract import TIMEOUT, Rig, collect, read_all, sweep
 from tests.contracts.engine_rig import FOREVER
-from tests.slurm_cluster import SlurmCluster, run_cluster
+from tests.slurm_cluster import SlurmCluster, make_fast_options, run_cluster
 
 from .archives import tar
 from .registries import RealRegistry, build_image, start_registry
@@ -54,17 +54,7 @@ def play(tmp_path: Path, cluster: SlurmCluster) -> Callable[..., None]:
     def run(scenario: Scenario, **options: Any) -> None:
         def make() -> SlurmEngine:
             return SlurmEngine(
-                tmp_path / "shared",
-                SlurmOptions(
-                    conf=str(cluster.conf),
-                    busy_interval=0.1,
-                    calm_interval=0.5,
-                    min_interval=0.05,
-                    log_interval=0.05,
-                    heartbeat_interval=0.5,
-                    report_timeout=0.5,
-                    **{"node_folder": str(tmp_path), **options},
-                ),
+                tmp_path / "shared", make_fast_options(cluster, **{"node_folder": str(tmp_path), **options})
             )
 
         async def go() -> None:

@@ -1,4 +1,4 @@
-"""Gives the user of a task access to its files, and nobody else. Blocking: runs in a thread.
+"""Gives the user of a task, and no other, access to its files. Blocking: runs in a thread.
 
 The folder of a task belongs to the server, so that the user cannot replace what the server reads there. The user gets
 the folders for reports, notes and the home, and the files in the task's folder. A server that runs as root makes
