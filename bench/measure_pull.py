@@ -63,14 +63,15 @@ def format_name(image: str) -> str:
 def measure_image(options: Options, folder: Path, registry: str, image: str) -> Row:
     size = options.pick_size(IMAGE_SIZE, IMAGE_SIZE // 10)
     compressed, files = push_image(folder, f"{registry}/{image}", choose_files(size, image))
-    turns = [measure_turn(folder, registry, image) for _ in range(options.pick_size(TURNS, 2))]
+    # Removed at the end: after many files were deleted, ext4 takes several times as long to create others, for minutes.
+    turns = [measure_turn(folder, number, registry, image) for number in range(options.pick_size(TURNS, 2))]
     ratios = [theirs / ours for theirs, ours in turns]
     note = f"{size // MIB} MiB in {files} files, {compressed // MIB} MiB compressed; turns: "
     note += ", ".join(f"{ratio:.2f}" for ratio in ratios)
     return Row(format_name(image), statistics.median(ratios), "", BARS[image], note)
 
 
-def measure_turn(folder: Path, registry: str, image: str) -> tuple[float, float]:
+def measure_turn(folder: Path, number: int, registry: str, image: str) -> tuple[float, float]:
     """Return the seconds of skopeo, and of the embedded engine with unpacking."""
     target = folder / "copy"
     os.sync()
@@ -79,8 +80,7 @@ def measure_turn(folder: Path, registry: str, image: str) -> tuple[float, float]
     theirs = time.monotonic() - started
     shutil.rmtree(target)
     os.sync()
-    ours = uvloop.run(pull(folder / "images", registry, image))
-    shutil.rmtree(folder / "images")
+    ours = uvloop.run(pull(folder / f"images-{image}-{number}", registry, image))
     print_progress(f"pull: skopeo {theirs:.1f} s, ours {ours:.1f} s")
     return theirs, ours
 
