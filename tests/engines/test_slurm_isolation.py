@@ -22,7 +22,6 @@ from holdfast.core.volumes import HostFolder
 from holdfast.engines.base import ExecRefused, Isolation
 from holdfast.engines.embedded.images.registry_options import RegistryOptions
 from holdfast.engines.slurm import SlurmEngine, node_programs
-from holdfast.engines.slurm.isolation import sandbox_files
 from tests.contracts.engine_contract import TIMEOUT, Rig, collect, read_all, sweep
 from tests.contracts.engine_rig import FOREVER
 from tests.slurm_cluster import SlurmCluster, make_fast_options, run_cluster
@@ -381,13 +380,12 @@ def test_changes_of_a_task_do_not_reach_its_image(play: Any, tmp_path: Path) -> 
     play(scenario)
 
 
-def test_where_overlays_are_not_supported_an_image_is_read_only(
-    play: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = sandbox_files._SANDBOX_PROGRAM
-    monkeypatch.setattr(sandbox_files, "_SANDBOX_PROGRAM", program.replace("--overlay-src", "--unknown-option"))
-
+def test_where_overlays_are_not_supported_an_image_is_read_only(play: Any, tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
+        programs = get_engine(rig)._starter.setups.programs
+        programs.install()
+        program = Path(programs.folder) / node_programs.SANDBOX_PROGRAM
+        program.write_text(program.read_text().replace("--overlay-src", "--unknown-option"))
         await import_busybox(rig, tmp_path)
         script = f"touch /etc/new || echo denied; touch ~/new /tmp/new && echo written; {FOREVER}"
         await rig.start_and_wait_for(b"up", "a", script, image="box")

@@ -19,7 +19,7 @@ from .sandbox_paths import HOLDFAST_PATH, HOME_PATH, SEARCH_PATH
 from .task_user import TaskUser
 from .user_switch import build_user_switch
 
-RUNNER_FILE, USER_SWITCH_FILE = "runner", "run-as-user"
+RUNNER_FILE, HOLD_FILE, USER_SWITCH_FILE = "runner", "hold", "run-as-user"
 NOTES_FOLDER, REPORT_FOLDER = "notes", "report"
 LOG_FILES = ("stdout", "stderr")
 WRITABLE_FOLDERS = (NOTES_FOLDER, REPORT_FOLDER)  # empty, in the task's folder; the task can write to them
@@ -27,8 +27,7 @@ SECRET_FILES = ("env", "entry", "script")  # to delete once the task has ended
 
 # Read at import: an upgrade may replace the files under a running server.
 _RUNTIME_FOLDER = Path(__file__).parents[1] / "runtime"
-_RUNNER_SCRIPT = (_RUNTIME_FOLDER / "task_runner.sh").read_text()
-_HOLD_SCRIPT = (_RUNTIME_FOLDER / "hold.sh").read_text()
+_SHARED_SCRIPTS = {RUNNER_FILE: "task_runner.sh", HOLD_FILE: "hold.sh"}
 _SHELL_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _READONLY_NAMES = frozenset({"SHELLOPTS", "BASHOPTS", "UID", "EUID", "PPID", "BASH_VERSINFO"})  # in bash
 
@@ -41,6 +40,12 @@ class TaskFile:
 
     def encode(self) -> bytes:
         return self.text.encode("utf-8", "surrogateescape")
+
+
+# Those that are equal for all tasks.
+SHARED_FILES = {
+    name: TaskFile(text=(_RUNTIME_FOLDER / script).read_text(), mode=0o555) for name, script in _SHARED_SCRIPTS.items()
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,7 @@ def build_task_program(
         launch, home=home, gpus=gpus, image_env=image_env, notes=notes, user=user, user_name=user_name, library=library
     )
     files = {
-        RUNNER_FILE: TaskFile(text=_RUNNER_SCRIPT, mode=0o555),
+        RUNNER_FILE: SHARED_FILES[RUNNER_FILE],
         **make_command_files(launch, user),
         # The image's user loads it, and does not own it.
         "env": TaskFile(text=render_env_file(env), mode=0o444 if user else 0o400, secret=True),
@@ -98,7 +103,7 @@ def make_command_files(
         switch = build_user_switch(user, platform.machine(), env).decode("utf-8", "surrogateescape")
         files[USER_SWITCH_FILE] = TaskFile(text=switch, mode=0o555, secret=env is not None)
     if launch.hold:
-        files["hold"] = TaskFile(text=_HOLD_SCRIPT, mode=0o555)
+        files[HOLD_FILE] = SHARED_FILES[HOLD_FILE]
     return files
 
 

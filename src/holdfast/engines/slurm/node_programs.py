@@ -19,12 +19,13 @@ from holdfast.engines.embedded.sandbox.bubblewrap import Bwrap, find_bwrap
 from holdfast.engines.embedded.sandbox.render import CAPABILITIES
 from holdfast.engines.embedded.sandbox.seccomp import build_seccomp_filter
 from holdfast.engines.static_program import SUPPORTED_MACHINES
-from holdfast.engines.task_program import TaskFile
+from holdfast.engines.task_program import SHARED_FILES, TaskFile
 
 from .isolation.confinement import build_join_program, build_start_program
 from .shared_files import write_file
 
 SESSION_PROGRAM, PY_SPY_PROGRAM = "session", "py-spy"
+NODE_PROGRAM, SANDBOX_PROGRAM = "slurm-task", "slurm-sandbox"  # in the folder of each task
 _RUNTIME_FOLDER = Path(__file__).parents[2] / "runtime"
 # Read at import: an upgrade may replace the files under a running server.
 _TEXTS = {
@@ -33,6 +34,11 @@ _TEXTS = {
     "sftp.py": (_RUNTIME_FOLDER / "sftp.py").read_text(),
     "tcp_relay.py": (_RUNTIME_FOLDER / "tcp_relay.py").read_text(),
 }
+TASK_PROGRAMS = {
+    NODE_PROGRAM: TaskFile(text=(_RUNTIME_FOLDER / "slurm_task.sh").read_text(), mode=0o555),
+    SANDBOX_PROGRAM: TaskFile(text=(_RUNTIME_FOLDER / "slurm_sandbox.sh").read_text(), mode=0o555),
+    **SHARED_FILES,
+}
 _DIGEST_LENGTH = 16  # characters
 
 
@@ -40,6 +46,7 @@ _DIGEST_LENGTH = 16  # characters
 def _make_programs() -> dict[str, bytes]:
     """Return the programs of this version, by name. Those for one machine have its name as suffix."""
     found = {name: text.encode() for name, text in _TEXTS.items()}
+    found |= {name: file.encode() for name, file in TASK_PROGRAMS.items()}
     for machine in SUPPORTED_MACHINES:
         seccomp = build_seccomp_filter(machine) or b""
         found[f"start.{machine}"] = build_start_program(machine)
@@ -96,6 +103,13 @@ class NodePrograms:
                 os.rename(draft, target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+    def add_to_task(self, name: str, path: str) -> None:
+        """Add one of TASK_PROGRAMS to the folder of a task, as another name of the installed file."""
+        try:
+            os.link(f"{self.folder}/{name}", path)
+        except OSError:  # it exists, one file has too many names, or the file server does not support it
+            write_file(path, TASK_PROGRAMS[name])
 
     def install_py_spy(self) -> str:
         """Return the path of a copy of py-spy. ExecRefused if the server has none."""

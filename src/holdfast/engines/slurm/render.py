@@ -14,9 +14,9 @@ from holdfast.core.job import MIB
 from holdfast.core.slurm_options import QUEUE_OPTION_NAMES
 from holdfast.engines.base import LaunchSpec
 
+from .node_programs import NODE_PROGRAM
 from .options import SlurmOptions
 
-NODE_PROGRAM = "slurm-task"  # runtime/slurm_task.sh, in the task's folder
 REPORT_FOLDER = "report"
 MAX_GANG_SIZE = 128  # components of a heterogeneous job
 

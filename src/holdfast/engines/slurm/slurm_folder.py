@@ -32,6 +32,7 @@ INNER_FOLDER = "inner"  # the report folder of an isolated task, as it sees it; 
 USER_FOLDERS = (HOME_FOLDER, INNER_FOLDER, NOTES_FOLDER, REPORT_FOLDER)  # those that its user writes to
 OWNER_FILE = "owner"  # the Unix user of the task, unless it is the server's
 GANG_FILE = "gang"  # attempt ids of its gang
+_READ_NAMES = frozenset({"claim", OWNER_FILE, GANG_FILE, KILLED_FILE})  # files in its folder that it may not have
 _SERVER_CLAIM = "server\n"
 _MAX_RUN = timedelta(seconds=10**9)  # that a report can say
 _MAX_REPORT_SIZE = 16 * 1024  # bytes
@@ -154,8 +155,11 @@ class SlurmFolder(TaskFolder):
             return ()
 
     def read_allocation(self) -> Allocation | None:
+        return self.parse_allocation(self.read_head(f"{REPORT_FOLDER}/allocation", _REPORTS["allocation"]))
+
+    def parse_allocation(self, data: bytes) -> Allocation | None:
+        """`data`: the content of its file, whose time is read."""
         path = self[f"{REPORT_FOLDER}/allocation"]
-        data = self.read_head(f"{REPORT_FOLDER}/allocation", _REPORTS["allocation"])
         found = _ALLOCATION_PATTERN.fullmatch(data.decode("ascii", "replace"))
         if found is None:
             return None
@@ -223,20 +227,28 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
-    """Return what the files say."""
-    if not folder.exists():
+    """Return what the files say. Its folder is listed first: most of its files do not exist."""
+    try:
+        names = set(_list_names(folder.path))
+    except (FileNotFoundError, NotADirectoryError):
         return TaskFacts(attempt_id=attempt_id)
-    end, note = folder.read_end(), folder.read_start_note()
+    except OSError:  # of one task, which may have changed its permissions
+        names = set(_READ_NAMES)
+    if len(names) >= _MAX_ENTRIES:
+        names |= _READ_NAMES
+    end = folder.read_end() if "claim" in names else None
+    note = folder.read_start_note()
+    owner = folder.read_owner() if OWNER_FILE in names else None
     if end is not None:
-        return TaskFacts(attempt_id=attempt_id, exists=True, end=end, note=note, owner=folder.read_owner())
+        return TaskFacts(attempt_id=attempt_id, exists=True, end=end, note=note, owner=owner)
     reports = folder.read_reports()
-    gang = folder.read_gang()
+    gang = folder.read_gang() if GANG_FILE in names else ()
     return TaskFacts(
         attempt_id=attempt_id,
         exists=True,
         note=note,
         gang=gang if attempt_id in gang else (),
-        allocation=folder.read_allocation() if "allocation" in reports else None,
+        allocation=folder.parse_allocation(reports["allocation"]) if "allocation" in reports else None,
         report=parse_report(reports.get("claim", b"")),
         refusal=folder.read_refusal() if "allocation" in reports and "claim" not in reports else "",
         reported_at=folder.read_claim_time() if "claim" in reports else 0.0,
@@ -245,8 +257,8 @@ def read_facts(folder: SlurmFolder, attempt_id: str) -> TaskFacts:
         oom=bool(_parse_code(reports.get("oom", b""))),
         gang_incomplete="incomplete" in reports,
         notes=read_notes(folder) if note is not None and note.hold and reports else TaskNotes(),
-        stop_code=folder.read_stop_code(),
-        owner=folder.read_owner(),
+        stop_code=folder.read_stop_code() if KILLED_FILE in names else None,
+        owner=owner,
     )
 
 

@@ -6,7 +6,6 @@ import json
 import os
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
 from holdfast.core.chosen_later import has_placeholder
 from holdfast.engines.base import LaunchSpec
@@ -16,7 +15,7 @@ from holdfast.engines.task_program import LOG_FILES, REPORT_FOLDER, SECRET_FILES
 
 from .isolation.sandbox_files import SANDBOX_FILES
 from .isolation.task_setup import TaskSetup, TaskSetups, give_files_to_user
-from .render import NODE_PROGRAM
+from .node_programs import NODE_PROGRAM, TASK_PROGRAMS
 from .shared_files import create_file, write_file
 from .slurm_folder import GANG_FILE, HOME_FOLDER, INNER_FOLDER, OWNER_FILE, USER_FOLDERS, SlurmFolder
 from .users.file_access import READ, TRAVERSABLE_MODE, WRITE, give_files
@@ -24,8 +23,6 @@ from .users.unix_user import UnixUser
 
 _OUTPUT_FILES = ("slurm.out", "variables")  # that Slurm and the node write as the task's user
 _READ_FILES = ("task", "ports", "members", *SANDBOX_FILES)  # others are readable by all: programs
-# Read at import: an upgrade may replace the file under a running server.
-_NODE_PROGRAM = (Path(__file__).parents[2] / "runtime" / "slurm_task.sh").read_text()
 
 
 def create_task_files(
@@ -42,11 +39,12 @@ def create_task_files(
     if not is_new:
         os.makedirs(folder.path, mode=0o700, exist_ok=True)
         os.chmod(folder.path, 0o700)  # until the owner is set
+    setups.programs.install()
     setup = setups.prepare(launch, folder.path, home or folder[HOME_FOLDER], owner)
     ports = "".join(
         f"{label} HOLDFAST_PORT_{make_variable_name(label)} {count}\n" for label, count in launch.port_counts.items()
     )
-    files = {**setup.files, NODE_PROGRAM: TaskFile(text=_NODE_PROGRAM, mode=0o555)}
+    files = {**setup.files, NODE_PROGRAM: TASK_PROGRAMS[NODE_PROGRAM]}
     if len(launch.gang) > 1:
         files[GANG_FILE] = TaskFile(text=json.dumps(launch.gang), mode=0o400)
     if ports:
@@ -59,7 +57,10 @@ def create_task_files(
             os.mkdir(folder[name], 0o700)
     create_notes_folder(folder)
     for name, file in files.items():
-        (create_file if is_new else write_file)(folder[name], file)
+        if name in TASK_PROGRAMS:
+            setups.programs.add_to_task(name, folder[name])
+        else:
+            (create_file if is_new else write_file)(folder[name], file)
     for name in LOG_FILES:
         os.close(os.open(folder[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     if setup.user is not None:

@@ -18,6 +18,7 @@ from ..folder_content import StartNote
 from ..task_folder import KEPT_FILES, OUT_OF_MEMORY_FILE, TaskFolder
 from ..tree_removal import remove_tree
 
+_MAX_SMALL_SIZE = 1024 * 1024  # bytes of a file that is deleted at once
 REVIVED_FOLDER = "revived"  # in a task's folder: for the sandbox over its files after it has ended
 
 
@@ -77,7 +78,7 @@ class TaskFolders:
         if folder.read_claim().code != 0 and was_out_of_memory(folder, note):
             folder.mark_out_of_memory()
         try:
-            left = enumerate(_delete_empty_entries(folder))
+            left = enumerate(_delete_small_entries(folder))
         except FileNotFoundError:  # another server has archived it
             return None
         trash = {folder[name]: f"{self._trash}/{attempt_id}.{number}" for number, name in left}
@@ -121,16 +122,17 @@ def was_out_of_memory(folder: TaskFolder, note: StartNote | None) -> bool:
     return folder.has_file(OUT_OF_MEMORY_FILE) or (note is not None and cgroups.has_oom_kill(note.cgroups))
 
 
-def _delete_empty_entries(folder: TaskFolder) -> list[str]:
-    """Remove devices and empty folders, which is as fast as moving them; return the other entries to delete."""
+def _delete_small_entries(folder: TaskFolder) -> list[str]:
+    """Remove small files, devices and empty folders, which is as fast as moving them; return the other entries to
+    delete."""
     with os.scandir(folder.path) as entries:
         return [entry.name for entry in entries if entry.name not in KEPT_FILES and not _try_delete_entry(entry)]
 
 
 def _try_delete_entry(entry: os.DirEntry[str]) -> bool:
-    if entry.is_file(follow_symlinks=False):
-        return False
     try:
+        if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size > _MAX_SMALL_SIZE:
+            return False
         if entry.is_dir(follow_symlinks=False):
             os.rmdir(entry.path)
         else:

@@ -9,7 +9,6 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from holdfast.core.exits.exit import Cause
 from holdfast.core.messages import msg
@@ -21,12 +20,11 @@ from holdfast.engines.embedded.sandbox.render import CAPABILITIES, Bind
 from holdfast.engines.start_refusal import StartRefused
 from holdfast.engines.task_program import TaskFile, make_hostname
 
-SANDBOX_PROGRAM = "slurm-sandbox"  # runtime/slurm_sandbox.sh, in the task's folder
+from ..node_programs import SANDBOX_PROGRAM, TASK_PROGRAMS
+
 SANDBOX_FILES = _VARIABLES_FILE, _MOUNTS_FILE = "sandbox", "mounts.list"
 _NO_FOLDER = "/dev/null"  # for paths without links of this machine
 _DRIVER_FOLDER = "/usr/local/nvidia"  # where images for CUDA expect the driver
-# Read at import: an upgrade may replace the file under a running server.
-_SANDBOX_PROGRAM = (Path(__file__).parents[3] / "runtime" / "slurm_sandbox.sh").read_text()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +63,7 @@ def has_moved_volume(launch: LaunchSpec) -> bool:
 def make_sandbox_files(launch: LaunchSpec, plan: SandboxPlan) -> dict[str, TaskFile]:
     """Return the files that the node needs to isolate the task, by name."""
     files = {
-        SANDBOX_PROGRAM: TaskFile(text=_SANDBOX_PROGRAM, mode=0o555),
+        SANDBOX_PROGRAM: TASK_PROGRAMS[SANDBOX_PROGRAM],
         _VARIABLES_FILE: TaskFile(text=_render_variables(launch, plan), mode=0o400),
     }
     if plan.binds:

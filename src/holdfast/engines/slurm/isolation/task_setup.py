@@ -59,7 +59,7 @@ class TaskSetups:
     def __init__(self, options: SlurmOptions, home: Path, programs: NodePrograms, images: ImageStore) -> None:
         self._options = options
         self._home = home
-        self._programs = programs
+        self.programs = programs
         self._images = images
 
     def check_launch(self, launch: LaunchSpec) -> None:
@@ -161,7 +161,6 @@ class TaskSetups:
     def _make_sandbox_files(
         self, launch: LaunchSpec, *, scratch: str, home: str, image: str = "", artifacts: str = ""
     ) -> dict[str, TaskFile]:
-        self._programs.install()
         binds = make_volume_binds(launch, image)
         if artifacts:
             binds.insert(0, Bind(source=f"{scratch}/{ARTIFACTS_FOLDER}", target=artifacts, read_only=False))
@@ -170,7 +169,7 @@ class TaskSetups:
             image=image,
             home=home,
             scratch=scratch,
-            programs=self._programs.folder,
+            programs=self.programs.folder,
             node_folder=self._options.node_folder,
             nodes=str(self._home / NODES_FOLDER),
             hidden=(str(self._home), *self._options.hidden),
