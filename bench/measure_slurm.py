@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -21,7 +23,7 @@ from .client import Connection
 from .harness import TIMEOUT, BenchServer, Options, print_progress, start_server
 from .measure_logs import read_events
 from .measure_throughput import CLIENTS, run_no_op_jobs
-from .rows import Row, at_least, at_most, below
+from .rows import Bar, Row, at_least, at_most, below
 
 QUEUED_TASKS = 500
 TICK = 2.0  # seconds between two looks at the tasks, at most
@@ -36,20 +38,30 @@ def measure(options: Options) -> list[Row]:
     reason = _find_obstacle()
     if reason:
         return [Row("slurm", None, "", None, f"skipped: {reason}")]
-    with run_cluster() as cluster, tempfile.TemporaryDirectory(prefix="holdfast-bench-") as shared:
+    with run_cluster() as cluster:
+        with _start_server(cluster, options, isolation="none") as (server, plain):
+            rows = _measure_throughput(server, plain, options, "without isolation", at_least(0.8))
+        with _start_server(cluster, options, isolation="auto") as (server, plain):
+            return [
+                *_measure_delay(server, plain, options),
+                *rows,
+                *_measure_throughput(server, plain, options, "isolated"),
+                *_measure_queue(server, cluster, options),
+            ]
+
+
+@contextmanager
+def _start_server(cluster: SlurmCluster, options: Options, isolation: str) -> Iterator[tuple[BenchServer, PlainJobs]]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as shared:
         settings = {
             "HOLDFAST_ENGINE_KIND": "slurm",
             "HOLDFAST_SLURM_CONF": str(cluster.conf),
             "HOLDFAST_SLURM_FOLDER": shared,
+            "HOLDFAST_SLURM_ISOLATION": isolation,
             "HOLDFAST_SLURM_MAX_QUEUED": str(QUEUED_TASKS),
         }
         with start_server("slurm", options, **settings) as server:
-            plain = PlainJobs(cluster, Path(shared))
-            return [
-                *_measure_delay(server, plain, options),
-                *_measure_throughput(server, plain, options),
-                *_measure_queue(server, cluster, options),
-            ]
+            yield server, PlainJobs(cluster, Path(shared))
 
 
 def _find_obstacle() -> str:
@@ -138,7 +150,9 @@ def _measure_first_byte(server: BenchServer, connection: Connection) -> float:
 # -- throughput
 
 
-def _measure_throughput(server: BenchServer, plain: PlainJobs, options: Options) -> list[Row]:
+def _measure_throughput(
+    server: BenchServer, plain: PlainJobs, options: Options, name: str, bar: Bar | None = None
+) -> list[Row]:
     rounds, count = options.pick_size(5, 1), options.pick_size(200, 40)
     run_no_op_jobs(server, 20, 1)  # warm-up
     plain.measure_rate(20)
@@ -151,8 +165,8 @@ def _measure_throughput(server: BenchServer, plain: PlainJobs, options: Options)
         ratios.append(rates[-1] / ((before + plain.measure_rate(count)) / 2))
     note = f"median of {rounds} rounds, {min(ratios):.2f} to {max(ratios):.2f}"
     return [
-        Row("slurm: no-op jobs, against sbatch and squeue", median(ratios), "×", at_least(0.8), note),
-        Row("slurm: no-op jobs", median(rates), "per s", None, f"{rounds} × {count} jobs of {CLIENTS} clients"),
+        Row(f"slurm: no-op jobs {name}, against sbatch and squeue", median(ratios), "×", bar, note),
+        Row(f"slurm: no-op jobs {name}", median(rates), "per s", None, f"{rounds} × {count} jobs of {CLIENTS} clients"),
     ]
 
 

@@ -25,6 +25,8 @@ from holdfast.core.scheduling.ledger import Ledger
 from holdfast.core.scheduling.placement import Assignment, Node, Quota
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
+from holdfast.engines.engine_set import EngineSet
+from tests.fake_engine import FakeEngine, FakeMachine
 
 from .harness import Options, print_progress
 from .rows import Row, below, percentile
@@ -52,7 +54,7 @@ def measure(options: Options) -> list[Row]:
 async def _measure(cluster: _FullCluster, jobs: int, requests: int) -> list[Row]:
     """Request explanations for jobs from all parts of the queue, each for the first time."""
     job_ids = [f"wait{number * jobs // requests}" for number in range(requests - 1)] + [f"wait{jobs - 1}"]
-    explainer = WaitExplainer(cluster.make_scheduling_state)
+    explainer = WaitExplainer(cluster.make_scheduling_state, EngineSet([FakeEngine(FakeMachine())]))
     cpu_times, durations = [], []
     for job_id in job_ids:
         await asyncio.sleep(REQUEST_INTERVAL)

@@ -262,7 +262,8 @@ def _end_processes(folder: Path) -> None:
 
 def _list_processes(folder: Path) -> list[int]:
     """Return the processes that name the folder, then their children."""
-    parents, children = [], []
+    parents: list[int] = []
+    children: list[int] = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
             pid = int(entry.name)
