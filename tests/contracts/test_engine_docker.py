@@ -10,6 +10,7 @@ from tests.container_daemons import ContainerDaemon, Dockerd, run_daemon
 
 from .container_harness import ContainerHarness
 from .engine_contract import EngineContract
+from .engine_self_stop_contract import SelfStopContract
 
 
 @pytest.fixture(scope="module")
@@ -19,5 +20,5 @@ def daemon() -> Iterator[ContainerDaemon]:
 
 
 @pytest.mark.release_after(1)  # logs and artifacts are read by the code of the embedded engine, which runs them all
-class TestDocker(ContainerHarness, EngineContract):
+class TestDocker(ContainerHarness, SelfStopContract, EngineContract):
     pass

@@ -15,6 +15,7 @@ from holdfast.engines.embedded.task_folder import TaskFolder
 from tests.engines.scenarios import health_here
 
 from .engine_contract import EngineContract, EngineHarness, Rig
+from .engine_self_stop_contract import SelfStopContract
 
 
 class EmbeddedHarness(EngineHarness):
@@ -42,7 +43,7 @@ class EmbeddedHarness(EngineHarness):
         shutil.rmtree(self.home / "tasks" / attempt_id, ignore_errors=True)
 
 
-class TestSandboxed(EmbeddedHarness, EngineContract):
+class TestSandboxed(EmbeddedHarness, SelfStopContract, EngineContract):
     """In the best sandbox this user can have."""
 
     @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ class TestSandboxed(EmbeddedHarness, EngineContract):
 
 
 @pytest.mark.release
-class TestPlain(EmbeddedHarness, EngineContract):
+class TestPlain(EmbeddedHarness, SelfStopContract, EngineContract):
     """Without any sandbox."""
 
     isolation = "off"

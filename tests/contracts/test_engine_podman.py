@@ -10,6 +10,7 @@ from tests.container_daemons import ContainerDaemon, PodmanService, run_daemon
 
 from .container_harness import ContainerHarness
 from .engine_contract import EngineContract
+from .engine_self_stop_contract import SelfStopContract
 
 pytestmark = pytest.mark.release  # a container of Podman takes twice as long as one of Docker
 
@@ -20,5 +21,5 @@ def daemon() -> Iterator[ContainerDaemon]:
         yield daemon
 
 
-class TestPodman(ContainerHarness, EngineContract):
+class TestPodman(ContainerHarness, SelfStopContract, EngineContract):
     gives_gpus = False

@@ -27,6 +27,13 @@ class ContainerStopper(TaskStopper):
             return await self.daemon.terminate(self.names.make_name(task.attempt_id))
         return False
 
+    async def _send_continue(self, task: LiveTask) -> None:
+        if await self.run_in_thread(lambda: can_inspect(task.folder)):
+            await super()._send_continue(task)
+        else:
+            with suppress(EngineError):
+                await self.daemon.continue_processes(self.names.make_name(task.attempt_id))
+
     async def _kill_task(self, task: LiveTask, again: bool) -> None:
         can_signal = await self.run_in_thread(lambda: can_inspect(task.folder))
         if can_signal:

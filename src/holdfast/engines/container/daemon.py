@@ -40,7 +40,6 @@ _REMOVE_RETRY_INTERVAL = 0.3  # seconds
 _PULL_TIMEOUT = 120.0  # seconds between two lines of progress
 _CONNECTION_ERROR = 900  # status of aiodocker when there is no connection
 _NEVER = "0001-01-01"  # beginning of StartedAt before the first start
-TERMINATE_COMMAND = ("/bin/sh", "-c", "kill -TERM -1; kill -CONT -1")  # a stopped process would not handle SIGTERM
 _MAX_ENTRY_SIZE = MAX_LIST_SIZE + 64 * 1024  # bytes read of an archive: a file with its headers
 _PARTLY_REMOVED = ("container not known", "layer not known")  # ends of Podman's errors: its storage does not exist
 _ID_SIZE = 19  # characters of an image ID that are shown
@@ -167,12 +166,19 @@ class Daemon:
                 continue  # it does not run, or is not paused
 
     async def terminate(self, name: str) -> bool:
-        """Send SIGTERM to all processes of a running container but the first, which would not pass it on. By its own
-        shell: no call of the API reaches them. False if it does not run yet."""
+        """Send SIGTERM to all processes of a running container but the first, which would not pass it on. False if it
+        does not run yet."""
+        return await self._signal_all(name, "kill -TERM -1; kill -CONT -1")  # a stopped one would not handle SIGTERM
+
+    async def continue_processes(self, name: str) -> None:
+        """Send SIGCONT to all processes of a running container."""
+        await self._signal_all(name, "kill -CONT -1")
+
+    async def _signal_all(self, name: str, command: str) -> bool:
+        """Run a command in its own shell: no call of the API reaches all processes."""
+        words = ("/bin/sh", "-c", command)
         try:
-            exec = await self._call_or_none(
-                lambda docker: docker.containers.container(name).exec(TERMINATE_COMMAND, user="0")
-            )
+            exec = await self._call_or_none(lambda docker: docker.containers.container(name).exec(words, user="0"))
             if exec is not None:
                 await self._call(lambda docker: exec.start(detach=True))
         except DaemonError:

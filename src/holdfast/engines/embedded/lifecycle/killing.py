@@ -65,6 +65,11 @@ def terminate_task(target: KillTarget) -> bool:
     return bool(pids)
 
 
+def continue_task(target: KillTarget) -> None:
+    """Continue processes of the user that have stopped themselves."""
+    send_signal(_list_user_pids(target), signal.SIGCONT)
+
+
 def kill_task(target: KillTarget, *, again: bool = False) -> None:
     """Kill all of it. The runner stays, to record the exit.
 

@@ -12,6 +12,7 @@ from .disk_limits import SupportsTaskLimits, ThreadRunner
 from .live_tasks import LiveTask
 
 _RETRY_INTERVAL = 0.02  # seconds between two attempts on a task that is still starting
+_MIN_CONTINUE_INTERVAL, _MAX_CONTINUE_INTERVAL = 0.2, 10.0  # seconds between two signals that continue it
 _KILL_INTERVAL = 1.0  # seconds between two attempts to kill it
 
 
@@ -39,8 +40,24 @@ class TaskStopper:
         loop = asyncio.get_running_loop()
         while self.host.is_live(task) and task.kill_at is not None and loop.time() < task.kill_at:
             if await self._send_term(task):
+                await self._continue_task(task)
                 return
             await asyncio.sleep(_RETRY_INTERVAL)
+
+    async def _continue_task(self, task: LiveTask) -> None:
+        """Send SIGCONT from time to time: a process may stop itself just after the first one, as those of a held task
+        do."""
+        loop = asyncio.get_running_loop()
+        interval = _MIN_CONTINUE_INTERVAL
+        while True:
+            await asyncio.sleep(interval)
+            if not self.host.is_live(task) or task.kill_at is None or loop.time() >= task.kill_at:
+                return
+            await self._send_continue(task)
+            interval = min(2 * interval, _MAX_CONTINUE_INTERVAL)
+
+    async def _send_continue(self, task: LiveTask) -> None:
+        await self.run_in_thread(lambda: killing.continue_task(self.host.build_kill_target(task)))
 
     async def _send_term(self, task: LiveTask) -> bool:
         return await self.run_in_thread(lambda: killing.terminate_task(self.host.build_kill_target(task)))
