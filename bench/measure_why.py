@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.fake_engine import FakeEngine, FakeMachine
+
 from holdfast.controller.explanations import WaitExplainer
 from holdfast.controller.live_jobs import LiveJob
 from holdfast.controller.waits import SchedulingState
@@ -26,7 +28,6 @@ from holdfast.core.scheduling.placement import Assignment, Node, Quota
 from holdfast.core.scheduling.queue import Queue
 from holdfast.core.states import JobState, TaskState
 from holdfast.engines.engine_set import EngineSet
-from tests.fake_engine import FakeEngine, FakeMachine
 
 from .harness import Options, print_progress
 from .rows import Row, below, percentile
