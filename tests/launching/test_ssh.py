@@ -283,6 +283,19 @@ def test_a_user_logs_in_with_their_key_and_others_do_not(tmp_path: Path) -> None
     play(tmp_path / "home", scenario)
 
 
+@needs_openssh
+def test_an_sshd_that_cannot_listen_fails_the_task(tmp_path: Path) -> None:
+    need(Isolation.FULL)
+    job = with_plugins(["echo ran"], ssh(userssh={"type": "custom", "value": ""}))
+    launch = launch_of(on_free_ports(placed(job)), addresses=HERE, user_keys=(make_job_key_pair(SEED).public,))
+    # The engine would not start it on a port that is in use.
+    unknown = launch.entry.replace('echo "Port $PAI_CONTAINER_SSH_PORT"', 'echo "ListenAddress 192.0.2.1"')
+    assert unknown != launch.entry
+    (ran,) = run_together(tmp_path, [replace(launch, entry=unknown)])
+    assert (ran.code, ran.out) == (1, "")
+    assert "sshd does not start: Cannot bind any address." in ran.err
+
+
 @pytest.mark.release
 @needs_openssh
 def test_a_barrier_that_nobody_passes_ends_the_task(tmp_path: Path) -> None:

@@ -27,7 +27,16 @@ else
         echo 'StrictModes no'
         echo 'Subsystem sftp internal-sftp'
     } >"$own/sshd_config"
+    rm -f "$own/sshd.pid" "$own/sshd.log"
     if "$sshd" -f "$own/sshd_config" -E "$own/sshd.log"; then
+        # It goes to the background before it listens, and writes this file after that.
+        tries=0
+        until [ -s "$own/sshd.pid" ] || [ "$tries" -ge 100 ] || grep -q 'Cannot bind' "$own/sshd.log"; do
+            tries=$((tries + 1))
+            sleep 0.1 2>/dev/null || sleep 1
+        done
+    fi
+    if [ -s "$own/sshd.pid" ]; then
         reachable=yes
         say INFO "sshd listens on port $PAI_CONTAINER_SSH_PORT."
     else
