@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from .slurm_cluster import SlurmCluster, find_free_ports, skip_without_slurm, wait_until
+from tests.free_ports import reserve_port
+
+from .slurm_cluster import SlurmCluster, skip_without_slurm, wait_until
 
 PROGRAMS = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
 ACCOUNTS = ("lab", "small", "closed")
@@ -44,7 +46,7 @@ class AccountedCluster(SlurmCluster):
     """Users of it are root in the accounts; `lab` is the default."""
 
     def __init__(self, folder: Path, *, min_job_age: int = 300) -> None:
-        port = find_free_ports(1)[0]
+        port = reserve_port()
         super().__init__(folder, min_job_age=min_job_age, accounting=SLURM_CONF.format(folder=folder, port=port))
         self._daemon: subprocess.Popen[bytes] | None = None
         self._database: subprocess.Popen[bytes] | None = None

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from holdfast.engines.slurm import SlurmOptions
+from tests.free_ports import reserve_port, reserve_ports
 
 NODES = ("n1", "n2", "n3")
 START_TIMEOUT = 60.0  # seconds
@@ -88,7 +89,7 @@ class SlurmCluster:
         self._munge: subprocess.Popen[bytes] | None = None
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
         host = socket.gethostname()
-        controller_port, node_port = find_free_ports(1)[0], find_free_ports(3)[0]
+        controller_port, node_port = reserve_port(), reserve_ports(len(NODES))[0]
         self.conf.write_text(
             SLURM_CONF.format(
                 folder=folder,
@@ -253,27 +254,6 @@ def _list_descendants(pids: list[int]) -> list[int]:
         found.append(pid := left.pop())
         left += children.get(pid, [])
     return found
-
-
-def find_free_ports(count: int) -> list[int]:
-    """Return free ports that follow each other."""
-    for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = probe.getsockname()[1]
-        ports = list(range(first, first + count))
-        if first + count < 65536 and all(map(_is_free, ports)):
-            return ports
-    raise AssertionError("no free ports")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def wait_until(holds: object, folder: Path) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.free_ports import reserve_port
+
 from .cli_runner import TIMEOUT, clean_env, run_on_terminal, run_program, start
 
 
@@ -145,9 +147,7 @@ def test_a_start_on_another_port_than_the_last_one_is_reported(env: dict[str, st
     last = json.loads((home / "client.json").read_text())["url"].rpartition(":")[2]
     run_program("down", env=env)
     assert f"`holdfast up --port {last}`" in " ".join(run_program("ls", env=env).err.split())
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(reserve_port())
     elsewhere = run_program("up", "--detach", env={**env, "HOLDFAST_SERVER_PORT": port})
     assert f"holdfast up --port {last}" in elsewhere.err
     run_program("down", env=env)

@@ -14,7 +14,9 @@ from typing import Any
 import httpx
 import yaml
 
-from .server import TIMEOUT, Server, free_port
+from tests.free_ports import reserve_port
+
+from .server import TIMEOUT, Server
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 MISSING = None if shutil.which("prometheus") and shutil.which("promtool") else "Prometheus is missing"
@@ -39,7 +41,7 @@ class Prometheus:
     def __init__(self, folder: Path, server: Server) -> None:
         self.folder = folder
         self.config = example_config(folder, server.url.removeprefix("http://"), server.token)
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = f"127.0.0.1:{reserve_port()}"
         self.client = httpx.Client(base_url=f"http://{self.address}", timeout=TIMEOUT, verify=False)
 
     @contextmanager

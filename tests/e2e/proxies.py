@@ -17,9 +17,10 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from holdfast.sdk.tls_socket import TlsSocket
+from tests.free_ports import reserve_port
 from tests.services.certificates import make_certificate
 
-from .server import TIMEOUT, Server, free_port
+from .server import TIMEOUT, Server
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROGRAMS = ("nginx", "caddy")
@@ -40,7 +41,7 @@ class Proxy:
     def __init__(self, folder: Path, program: str) -> None:
         self.folder = folder
         self.program = program
-        self.port = free_port()
+        self.port = reserve_port()
         self.url = f"https://{ADDRESS}:{self.port}"
         self.certificate, _ = make_certificate(folder)
         self.trust = ssl.create_default_context(cafile=str(self.certificate))
@@ -92,7 +93,7 @@ class Proxy:
         """The example, with this server's ports and certificate, and nothing of the machine's own configuration."""
         example = (DEPLOY / "nginx/holdfast.conf").read_text()
         for old, new in (
-            ("listen 80;", f"listen {ADDRESS}:{free_port()};"),
+            ("listen 80;", f"listen {ADDRESS}:{reserve_port()};"),
             ("listen [::]:80;", ""),
             ("listen 443 ssl http2;", f"listen {ADDRESS}:{self.port} ssl http2;"),
             ("listen [::]:443 ssl http2;", ""),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,21 +15,16 @@ from typing import Any
 
 import httpx
 
+from tests.free_ports import reserve_port
 from tests.preloaded import start_holdfast
 
 TIMEOUT = 60.0  # seconds; only ever reached when something is broken
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Server:
     def __init__(self, home: Path, **settings: str) -> None:
         self.home = home
-        self.port = free_port()
+        self.port = reserve_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None

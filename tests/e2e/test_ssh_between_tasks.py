@@ -18,8 +18,9 @@ import pytest
 from holdfast.engines.base import Isolation
 from tests.engines.archives import config, docker_archive, entry, link, shell_entries, tar
 from tests.engines.scenarios import need
+from tests.free_ports import reserve_port
 
-from .server import TIMEOUT, Server, free_port
+from .server import TIMEOUT, Server
 
 PROGRAMS = (
     "ssh", "scp", "id", "mkdir", "mv", "rm", "cp", "sed", "grep", "cat", "readlink", "sleep", "touch", "date", "cmp",
@@ -144,7 +145,7 @@ roles:
 def test_a_restart_of_the_server_changes_nothing(tmp_path: Path) -> None:
     go = tmp_path / "go"
     go.mkdir()
-    with serving(tmp_path / "home", HOLDFAST_SSH_PORT=str(free_port())) as server:
+    with serving(tmp_path / "home", HOLDFAST_SSH_PORT=str(reserve_port())) as server:
         job = server.submit(AGAIN.replace("GO", str(go)))
         until_said(server, job, "lead-0", "first")
         server.kill()

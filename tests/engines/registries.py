@@ -22,6 +22,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.free_ports import reserve_port
+
 from .archives import ARCHITECTURE
 
 if sys.version_info >= (3, 14):
@@ -147,19 +149,13 @@ class RealRegistry:
         return httpx.Client(base_url=self.url, auth=(USERNAME, PASSWORD), verify=verify, timeout=30)
 
 
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def start_registry(folder: Path, *, tls: bool = False, password: bool = False) -> Iterator[RealRegistry]:
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("docker-registry is not installed (Debian package docker-registry)")
     folder.mkdir(parents=True)
-    port = find_free_port()
+    port = reserve_port()
     host, certificate = f"localhost:{port}", folder / "cert.pem"
     http: dict[str, Any] = {"addr": f"127.0.0.1:{port}", "secret": "x"}
     config: dict[str, Any] = {

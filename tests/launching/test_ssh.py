@@ -6,7 +6,6 @@ import asyncio
 import base64
 import pwd
 import shutil
-import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from holdfast.launching import needs_job_key, needs_user_keys
 from holdfast.launching.keys import MAX_KEYS, filter_public_keys, make_job_key_pair
 from tests.contracts.engine_contract import Rig, read_all
 from tests.engines.scenarios import need, play
+from tests.free_ports import reserve_ports
 
 from .scene import Ran, launch_of, placed, run, v2_job, with_plugins
 
@@ -135,19 +135,8 @@ def test_without_a_sandbox_no_key_is_laid_down_and_nobody_listens(tmp_path: Path
 # -- real logins
 
 
-def free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
 def on_free_ports(snapshot: JobSnapshot) -> JobSnapshot:
-    numbers = iter(free_ports(2 * len(snapshot.tasks)))
+    numbers = iter(reserve_ports(2 * len(snapshot.tasks)))
     tasks = (replace(task, ports={label: (next(numbers),) for label in task.ports}) for task in snapshot.tasks)
     return replace(snapshot, tasks=tuple(tasks))
 

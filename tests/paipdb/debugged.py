@@ -236,9 +236,3 @@ def bench(folder: Path, python: str = sys.executable) -> Iterator[Bench]:
     finally:
         for program in made.started:
             program.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from .debugged import TIMEOUT, Bench, Client, free_port
+from tests.free_ports import reserve_port
+
+from .debugged import TIMEOUT, Bench, Client
 
 WAITS = "x = 1\n"
 TASK = {"PAI_CURRENT_TASK_ROLE_NAME": "worker", "PAI_TASK_ROLE_INDEX": "1"}
@@ -35,7 +37,7 @@ def listens_on(port: int) -> set[str]:
     ],
 )
 def test_the_tasks_port_by_name(desk: Bench, name: str, task: dict[str, str]) -> None:
-    port = free_port()
+    port = reserve_port()
     program = desk.debug(WAITS, env={**task, name: f"{port},{port + 1}"})
     assert program.port() == port
     assert listens_on(port) == {"00000000"}
@@ -43,7 +45,7 @@ def test_the_tasks_port_by_name(desk: Bench, name: str, task: dict[str, str]) ->
 
 
 def test_openpais_lines(desk: Bench) -> None:
-    port = free_port()
+    port = reserve_port()
     env = {
         **TASK,
         "PAI_PORT_LIST_worker_1_debug": str(port),
@@ -59,7 +61,7 @@ def test_openpais_lines(desk: Bench) -> None:
 
 
 def test_how_to_attach_stands_in_the_log(desk: Bench) -> None:
-    port = free_port()
+    port = reserve_port()
     env = {
         "HOLDFAST_JOB": "job-7",
         "HOLDFAST_TASK": "worker-1",
@@ -110,7 +112,7 @@ def test_a_port_that_is_taken(desk: Bench) -> None:
 
 
 def test_two_processes_of_a_task(desk: Bench) -> None:
-    port = free_port()
+    port = reserve_port()
     first = desk.debug(WAITS, env={"HOLDFAST_PORT_DEBUG": str(port)})
     assert first.port() == port
     second = desk.start("-m", "paipdb", "train.py", env={"HOLDFAST_PORT_DEBUG": str(port)})

@@ -6,7 +6,9 @@ import os
 import re
 import signal
 
-from .debugged import Bench, Client, free_port
+from tests.free_ports import reserve_port
+
+from .debugged import Bench, Client
 
 LOOP = """\
 import paipdb
@@ -43,7 +45,7 @@ def test_several_stops_share_a_port_and_a_client(desk: Bench) -> None:
 
 
 def test_the_name_openpai_gave_it_and_a_number(desk: Bench) -> None:
-    port = free_port()
+    port = reserve_port()
     program = desk.run(f"import paipdb\npaipdb.set_trace(port={port})\nprint('on')\n")
     assert program.port() == port
     program.wait_for(f"paipdb is running on .*:{port}\n")
@@ -54,7 +56,7 @@ def test_the_name_openpai_gave_it_and_a_number(desk: Bench) -> None:
 
 
 def test_another_number_is_heard_as_well(desk: Bench) -> None:
-    first, second = free_port(), free_port()
+    first, second = reserve_port(), reserve_port()
     program = desk.run(f"import paipdb\npaipdb.settrace({first})\nx = 1\npaipdb.settrace({second})\nx = 2\n")
     client = program.client()
     client.prompt()

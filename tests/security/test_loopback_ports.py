@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.server import TIMEOUT, Server
 from tests.e2e.test_ssh import Client, line_of
+from tests.free_ports import reserve_port
 
 from .ports import log_of, ssh_port, stop_jobs, taking_job
 
@@ -73,7 +74,7 @@ def test_ports_of_the_server_are_given_to_no_task(tmp_path: Path, server: Server
     server.stop()
     first = server.port
     while any(_is_taken(port) for port in range(first + 1, first + 4)):
-        first = server.port = _free_port()
+        first = server.port = reserve_port()
     server.url = f"http://127.0.0.1:{first}"
     server.settings |= {
         "HOLDFAST_SSH_PORT": str(first + 2),
@@ -92,7 +93,7 @@ def test_ports_of_the_server_are_given_to_no_task(tmp_path: Path, server: Server
 @pytest.mark.release
 @pytest.mark.parametrize("server", ["127.0.0.1"], indirect=True)
 def test_what_has_the_port_is_named(server: Server, tmp_path: Path) -> None:
-    port = _free_port()
+    port = reserve_port()
     job = server.submit(
         "name: squatter\n"
         f"command: python3 -c 'import socket, time; s = socket.create_server((\"\", {port})); time.sleep(1000)'\n"
@@ -119,9 +120,3 @@ def _is_taken(port: int) -> bool:
         except OSError:
             return True
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

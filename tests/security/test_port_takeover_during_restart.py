@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.server import TIMEOUT, Server, free_port
+from tests.e2e.server import TIMEOUT, Server
+from tests.free_ports import reserve_port
 
 from .ports import (
     log_of,
@@ -113,7 +114,7 @@ def test_another_address_at_the_next_start_releases_the_old_one(server: Server) 
     server.start()  # the same port
     old = server.port
     server.stop()
-    server.port = free_port()
+    server.port = reserve_port()
     server.url = f"http://127.0.0.1:{server.port}"
     server.start()
     assert wait_for_holder(server.home) == holder

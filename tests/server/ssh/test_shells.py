@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import free_port
+from tests.free_ports import reserve_port
 
 from .rig import Ran, SshRig
 from .screen import Screen
@@ -240,7 +240,7 @@ async def ended(process: asyncio.subprocess.Process) -> None:
 
 
 async def test_a_port_of_the_task_here(rig: SshRig, user: str) -> None:
-    here = free_port()
+    here = reserve_port()
     async with echo_in_task(rig, user) as there:
         line = f"{here}:localhost:{there}"
         async with running(rig.ssh_words(user, "-N", "-L", line, "127.0.0.1")):
@@ -268,7 +268,7 @@ async def test_ports_of_the_machine_are_not_reached(rig: SshRig, user: str) -> N
 @pytest.mark.release
 async def test_all_ports_of_the_task_by_a_proxy(rig: SshRig, user: str) -> None:
     """As remote editors reach what they started."""
-    proxy = free_port()
+    proxy = reserve_port()
     async with echo_in_task(rig, user) as there, running(rig.ssh_words(user, "-N", "-D", str(proxy), "127.0.0.1")):
         await until_open(proxy)
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy)
@@ -297,14 +297,14 @@ async def test_other_machines_are_not_reached(rig: SshRig, user: str, host: str)
 
 
 async def test_a_port_where_nobody_listens(rig: SshRig, user: str) -> None:
-    port = free_port()
+    port = reserve_port()
     ran = await forwarded(rig, user, f"localhost:{port}")
     assert ran.code != 0
     assert f"Nothing listens on port {port}" in ran.err
 
 
 async def test_a_port_of_the_client_there(rig: SshRig, user: str) -> None:
-    there = free_port()
+    there = reserve_port()
     async with echo_server() as here:
         async with running(rig.ssh_words(user, "-N", "-R", f"{there}:127.0.0.1:{here}", "127.0.0.1")):
             await until_open(there)
@@ -316,7 +316,7 @@ async def test_a_port_of_the_client_there(rig: SshRig, user: str) -> None:
 
 
 async def test_a_task_reaches_the_clients_port(rig: SshRig, user: str) -> None:
-    there = free_port()
+    there = reserve_port()
     async with echo_server() as here:
         ask_inside = f"exec 3<>/dev/tcp/127.0.0.1/{there}; echo hello >&3; head -n 1 <&3"
         ran = await rig.ssh(user, "-R", f"{there}:127.0.0.1:{here}", "127.0.0.1", ask_inside)
@@ -346,7 +346,7 @@ async def test_a_port_there_of_the_servers_choice(rig: SshRig, user: str) -> Non
 @pytest.mark.release_after(1)
 @pytest.mark.parametrize("where", ["0.0.0.0:{}", "*:{}", "localhost:80"])
 async def test_no_port_for_all_the_world_or_of_the_system(rig: SshRig, user: str, where: str) -> None:
-    line = f"{where.format(free_port())}:127.0.0.1:1"
+    line = f"{where.format(reserve_port())}:127.0.0.1:1"
     ran = await rig.ssh(user, "-o", "ExitOnForwardFailure=yes", "-R", line, "127.0.0.1", "true")
     assert ran.code == 255
     assert "remote port forwarding failed" in ran.err
