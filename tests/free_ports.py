@@ -23,12 +23,13 @@ def reserve_ports(count: int) -> list[int]:
     """Return free ports that follow each other."""
     for first in random.sample(range(FIRST, END - count), 1000):
         ports = list(range(first, first + count))
-        if all(map(_is_free, ports)) and all(map(_reserve, ports)):
+        if all(map(is_free, ports)) and all(map(_reserve, ports)):
             return ports
     raise AssertionError("no free ports")
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Return whether no program listens on it, at any address."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.server import TIMEOUT, Server
 from tests.e2e.test_ssh import Client, line_of
-from tests.free_ports import reserve_port
+from tests.free_ports import is_free, reserve_port, reserve_ports
 
 from .ports import log_of, ssh_port, stop_jobs, taking_job
 
@@ -72,9 +72,7 @@ def test_the_gateway_listens_on_no_port_of_the_server_for_a_client(server: Serve
 def test_ports_of_the_server_are_given_to_no_task(tmp_path: Path, server: Server) -> None:
     """The range holds four ports, two of which are the server's."""
     server.stop()
-    first = server.port
-    while any(_is_taken(port) for port in range(first + 1, first + 4)):
-        first = server.port = reserve_port()
+    first = server.port = reserve_ports(4)[0]
     server.url = f"http://127.0.0.1:{first}"
     server.settings |= {
         "HOLDFAST_SSH_PORT": str(first + 2),
@@ -98,7 +96,7 @@ def test_what_has_the_port_is_named(server: Server, tmp_path: Path) -> None:
         "name: squatter\n"
         f"command: python3 -c 'import socket, time; s = socket.create_server((\"\", {port})); time.sleep(1000)'\n"
     )
-    while not _is_taken(port):
+    while is_free(port):
         pass
     server.stop()
     env = {key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST_")}
@@ -110,13 +108,3 @@ def test_what_has_the_port_is_named(server: Server, tmp_path: Path) -> None:
     assert f"task main-0 of job {job['id']}" in ran.stderr
     assert "kill " in ran.stderr
     server.start()
-
-
-def _is_taken(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return True
-    return False
